@@ -1,0 +1,1 @@
+"""Exploration of a bound specification, and counterexamples."""

@@ -1,0 +1,188 @@
+"""Breadth-first exploration of a bound specification as plain Python objects: the reference engine.
+
+States are kept as bytes. Every distinct state is checked against the invariants and its types, every step against the
+step properties; the first violation found is a shortest one. A state in which nothing can happen must be quiescent.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from hicache_spec import BoundSpec, Refused
+from hicache_spec.language import State
+
+PROGRESS_EVERY_STATES = 2_000
+DEADLOCK = "deadlock"
+STATE_IN_BOUNDS = "state_in_bounds"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an exploration stands: distinct states, states waiting, depth, seconds."""
+
+    states: int
+    frontier: int
+    depth: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken property, its section, and the shortest run to it: indices into `spec.steps`, in order."""
+
+    property: str
+    section: str
+    title: str
+    run: tuple[int, ...]
+    detail: str = ""
+
+
+@dataclass
+class Exploration:
+    """What was found. `complete` is False if the budget of states ran out before the state space did."""
+
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+    reached: set[str] = field(default_factory=set)
+    violation: Violation | None = None
+
+
+class _Search:
+    def __init__(
+        self,
+        spec: BoundSpec,
+        max_states: int | None,
+        progress: Callable[[Progress], None] | None,
+        only: Collection[str] | None,
+    ) -> None:
+        self.spec, self.max_states, self.progress = spec, max_states, progress
+        self.invariants = [p for p in spec.invariants if only is None or p.rule.name in only]
+        self.step_properties = [p for p in spec.step_properties if only is None or p.rule.name in only]
+        self.checks_bounds = only is None or STATE_IN_BOUNDS in only
+        self.checks_deadlock = only is None or DEADLOCK in only
+        self.result = Exploration()
+        self.ids: dict[bytes, int] = {}
+        self.parents: list[tuple[int, int]] = []
+        self.waiting = list(spec.sometimes)
+        self.start = time.perf_counter()
+        self.reported = 0
+        self.cut = False
+
+    def add(self, key: bytes, parent: int, step: int) -> None:
+        self.ids[key] = len(self.parents)
+        self.parents.append((parent, step))
+
+    def run(self) -> Exploration:
+        first = self.spec.initial()
+        self.add(self.spec.encode(first), -1, -1)
+        self.check_state(first, 0)
+        level = list(self.ids)
+        while level and self.result.violation is None:
+            following: list[bytes] = []
+            for done, key in enumerate(level):
+                self.expand(key, following)
+                if self.result.violation is not None or self.cut:
+                    return self.finish(complete=False)
+                if self.progress is not None and len(self.ids) // PROGRESS_EVERY_STATES > self.reported:
+                    self.report(len(level) - done + len(following))
+            if following:
+                self.result.depth += 1
+            level = following
+        return self.finish(complete=self.result.violation is None)
+
+    def report(self, frontier: int) -> None:
+        self.reported = len(self.ids) // PROGRESS_EVERY_STATES
+        assert self.progress is not None
+        self.progress(Progress(len(self.ids), frontier, self.result.depth, time.perf_counter() - self.start))
+
+    def expand(self, key: bytes, following: list[bytes]) -> None:
+        spec, source = self.spec, self.ids[key]
+        before = spec.decode(key)
+        after = spec.decode(key)
+        enabled = False
+        for number, step in enumerate(spec.steps):
+            try:
+                step.run(after)
+            except Refused:
+                continue  # guards come first: `after` is still as `before`
+            enabled = True
+            target = spec.encode(after)
+            is_new = target not in self.ids
+            if is_new:
+                if len(self.ids) == self.max_states:
+                    self.cut = True
+                    return
+                self.add(target, source, number)
+                following.append(target)
+            self.result.transitions += 1
+            self.check_step(before, after, source, number)
+            if is_new and self.result.violation is None:
+                self.check_state(after, self.ids[target])
+            if self.result.violation is not None:
+                return
+            after = spec.decode(key)
+        if not enabled and self.checks_deadlock and not spec.is_quiescent(before):
+            self.result.violation = Violation(
+                DEADLOCK, "3.0", "Where nothing can happen, nothing is pending.", self.path(source)
+            )
+
+    def check_step(self, before: State, after: State, source: int, number: int) -> None:
+        for p in self.step_properties:
+            if not p.holds(before, after):
+                run = (*self.path(source), number)
+                self.result.violation = Violation(p.rule.name, p.rule.section, p.rule.title, run)
+                return
+        if after.events:
+            kinds = {event[0] for event in after.events}
+            for p in [p for p in self.waiting if not p.events.isdisjoint(kinds) and p.holds(before, after)]:
+                self.waiting.remove(p)
+                self.result.reached.add(p.rule.name)
+
+    def check_state(self, s: State, number: int) -> None:
+        wrong = self.spec.out_of_bounds(s) if self.checks_bounds else None
+        if wrong is not None:
+            title = "Every variable stays within its type."
+            self.result.violation = Violation(STATE_IN_BOUNDS, "3.0", title, self.path(number), wrong)
+            return
+        for p in self.invariants:
+            if not p.holds(s):
+                self.result.violation = Violation(p.rule.name, p.rule.section, p.rule.title, self.path(number))
+                return
+
+    def path(self, number: int) -> tuple[int, ...]:
+        steps: list[int] = []
+        while number > 0:
+            number, step = self.parents[number]
+            steps.append(step)
+        return tuple(reversed(steps))
+
+    def finish(self, complete: bool) -> Exploration:
+        self.result.states = len(self.ids)
+        self.result.complete = complete
+        self.result.seconds = time.perf_counter() - self.start
+        return self.result
+
+
+def explore(
+    spec: BoundSpec,
+    max_states: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    only: Collection[str] | None = None,
+) -> Exploration:
+    """Explore breadth-first up to `max_states` distinct states; `progress` is called every few thousand states.
+
+    `only`: check just these properties (DEADLOCK and STATE_IN_BOUNDS are two of them); by default all.
+    """
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # nothing here is cyclic, and the collector would walk millions of live keys again and again
+    try:
+        return _Search(spec, max_states, progress, only).run()
+    finally:
+        if gc_was_enabled:
+            gc.enable()

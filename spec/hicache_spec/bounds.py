@@ -1,0 +1,82 @@
+"""§1.3 Bounds: the sizes and switches of one exploration, and the named sets of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .language import enumeration
+
+POLICY = enumeration("policy", "best_effort wait_complete timeout")
+BEST_EFFORT, WAIT_COMPLETE, TIMEOUT = POLICY
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One configuration. Pages are the unit of length; `chain_pages` is the length of every request.
+
+    `resident_pages[c]` pages of chain c are in the host tree at the start, `stored_pages[c]` are in storage.
+    Raises ValueError, in one line, for a configuration that makes no sense.
+    """
+
+    name: str = "custom"
+    requests: int = 2
+    attempts: int = 1
+    ranks: int = 2
+    host_pages: int = 3
+    chain_pages: int = 2
+    threshold_pages: int = 1
+    limit_pages: int = 8
+    policy: int = WAIT_COMPLETE
+    timeout_ticks: int = 1
+    resident_pages: tuple[int, ...] = (0, 1)
+    stored_pages: tuple[int, ...] = (2, 2)
+    churn: bool = False
+    aborts: bool = True
+    stops: bool = False
+    writes: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "attempts", "ranks", "host_pages", "chain_pages", "threshold_pages", "limit_pages"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if len(self.resident_pages) != len(self.stored_pages) or not self.resident_pages:
+            raise ValueError("resident_pages and stored_pages must name the same chains, at least one")
+        if any(not 0 <= n <= self.chain_pages for n in (*self.resident_pages, *self.stored_pages)):
+            raise ValueError(f"resident and stored pages of a chain lie in 0..{self.chain_pages}")
+        if sum(self.resident_pages) > self.host_pages:
+            raise ValueError(f"{sum(self.resident_pages)} resident pages do not fit {self.host_pages} host pages")
+        if not 0 <= self.policy < len(POLICY.members):
+            raise ValueError(f"policy must be one of {', '.join(POLICY.members)}")
+
+
+SOLO_CHURN = Bounds(
+    "solo_churn", requests=1, host_pages=2, resident_pages=(0,), stored_pages=(2,), churn=True, stops=True
+)
+AGAIN = Bounds("again", requests=1, attempts=2, host_pages=1, chain_pages=1, resident_pages=(0,), stored_pages=(1,))
+PRESSURE = Bounds("pressure", ranks=1, host_pages=2)
+PRESSURE_CHURN = replace(PRESSURE, name="pressure_churn", churn=True)
+LIMITER = Bounds(
+    "limiter", ranks=1, chain_pages=1, host_pages=2, limit_pages=1, resident_pages=(0, 1), stored_pages=(1, 1)
+)
+_ONE_CHAIN = Bounds(ranks=1, host_pages=2, resident_pages=(0,), stored_pages=(2,))
+_ONE_PAGE = Bounds(chain_pages=1, host_pages=1, resident_pages=(0,), stored_pages=(1,))
+
+TINY = (SOLO_CHURN, AGAIN, PRESSURE, PRESSURE_CHURN, LIMITER)
+"""Seconds: one request on two ranks, and two requests on one."""
+
+SMALL = (
+    replace(PRESSURE, name="pair_pressure", ranks=2),
+    replace(_ONE_PAGE, name="pair_churn", churn=True),
+    replace(LIMITER, name="pair_limiter", ranks=2, stops=True),
+    replace(_ONE_PAGE, name="pair_again", ranks=1, attempts=2),
+    SOLO_CHURN,
+    AGAIN,
+    PRESSURE_CHURN,
+    replace(_ONE_CHAIN, name="best_effort", policy=BEST_EFFORT, stops=True),
+    replace(_ONE_CHAIN, name="timeout", policy=TIMEOUT, threshold_pages=2),
+    replace(_ONE_CHAIN, name="timeout_churn", requests=1, ranks=2, policy=TIMEOUT, threshold_pages=2, churn=True),
+    replace(_ONE_CHAIN, name="writes", host_pages=3, threshold_pages=2, writes=True),
+)
+"""Under a minute: two requests on two ranks at the fine grain, under pressure, churn, resubmission, every policy."""
+
+BOUNDS = {"tiny": TINY, "small": SMALL}

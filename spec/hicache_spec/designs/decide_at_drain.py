@@ -1,0 +1,14 @@
+"""§8.1 The canonical design: the scheduler revokes or allocates while it drains answered operations in queue order."""
+
+from __future__ import annotations
+
+from .. import pipeline, properties
+from ..language import Design
+
+DECIDE_AT_DRAIN = Design(
+    name="decide_at_drain",
+    summary="the scheduler decides at the drain; an operation is known by request id and attempt",
+    shape=pipeline.Pipeline,
+    modules=(pipeline, properties),
+    replaces={},
+)

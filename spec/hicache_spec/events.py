@@ -1,0 +1,57 @@
+"""§3.0 The vocabulary of observable events.
+
+An implementation emits these under the same names; `op` is the operation (a request id and its attempt). Lockstep
+events come from the schedulers and are the same sequence on every rank; the others come from a rank's own threads.
+"""
+
+from __future__ import annotations
+
+from .language import EventKind
+
+ON_SUBMITTED = EventKind("submitted", ("op", "span"))
+ON_DECLINED = EventKind("declined", ("request", "reason"))
+ON_STOPPED = EventKind("stopped", ("op",))
+ON_SKIPPED = EventKind("skipped", ("op",))
+ON_REVOKED = EventKind("revoked", ("op", "reason"))
+ON_ALLOCATED = EventKind("allocated", ("op", "pages", "hit"))
+ON_FETCHED = EventKind("fetched", ("op", "pages", "known"))
+ON_EVICTED = EventKind("evicted", ("chain", "pages"))
+ON_WRITTEN = EventKind("written", ("chain", "pages"))
+ON_RECLAIMED = EventKind("reclaimed", ("pages",))
+
+ON_MARKED = EventKind("marked", ("rank", "op"))
+ON_QUERY_TAKEN = EventKind("query_taken", ("rank", "op"))
+ON_QUERY_ASKED = EventKind("query_asked", ("rank", "op", "hit"))
+ON_QUERY_AGREED = EventKind("query_agreed", ("op", "hit"))
+ON_QUERY_PUT = EventKind("query_put", ("rank", "op"))
+ON_IO_STARTED = EventKind("io_started", ("rank", "op", "page"))
+ON_IO_LANDED = EventKind("io_landed", ("rank", "op", "page"))
+ON_IO_UNCOUNTED = EventKind("io_uncounted", ("rank", "op", "page"))
+ON_IO_FAILED = EventKind("io_failed", ("rank", "op", "page"))
+ON_IO_RELEASED = EventKind("io_released", ("rank", "op"))
+
+LOCKSTEP = (
+    ON_SUBMITTED,
+    ON_DECLINED,
+    ON_STOPPED,
+    ON_SKIPPED,
+    ON_REVOKED,
+    ON_ALLOCATED,
+    ON_FETCHED,
+    ON_EVICTED,
+    ON_WRITTEN,
+    ON_RECLAIMED,
+)
+THREAD = (
+    ON_MARKED,
+    ON_QUERY_TAKEN,
+    ON_QUERY_ASKED,
+    ON_QUERY_AGREED,
+    ON_QUERY_PUT,
+    ON_IO_STARTED,
+    ON_IO_LANDED,
+    ON_IO_UNCOUNTED,
+    ON_IO_FAILED,
+    ON_IO_RELEASED,
+)
+EVENTS = {kind.name: kind for kind in (*LOCKSTEP, *THREAD)}

@@ -1,0 +1,601 @@
+"""§3 The prefetch pipeline of one server: scheduler, query thread and IO thread of every rank, as guarded actions.
+
+Schedulers of all ranks run in lockstep, so what only a scheduler writes exists once (phase, record, tree); what a
+rank's threads write exists per rank (queues, flags, landed pages). The host pool exists per rank, to be compared.
+"""
+
+from __future__ import annotations
+
+from .bounds import BEST_EFFORT, TIMEOUT
+from .events import (
+    ON_ALLOCATED,
+    ON_DECLINED,
+    ON_EVICTED,
+    ON_FETCHED,
+    ON_IO_FAILED,
+    ON_IO_LANDED,
+    ON_IO_RELEASED,
+    ON_IO_STARTED,
+    ON_IO_UNCOUNTED,
+    ON_QUERY_AGREED,
+    ON_QUERY_ASKED,
+    ON_QUERY_PUT,
+    ON_QUERY_TAKEN,
+    ON_RECLAIMED,
+    ON_REVOKED,
+    ON_SKIPPED,
+    ON_STOPPED,
+    ON_SUBMITTED,
+    ON_WRITTEN,
+)
+from .language import (
+    NONE,
+    State,
+    StateShape,
+    action,
+    constant,
+    emit,
+    enumeration,
+    field,
+    fifo,
+    flag,
+    index,
+    initial,
+    member,
+    optional,
+    quiescent,
+    require,
+    switch,
+    table,
+    upto,
+)
+from .lifecycle import EDGES, TRIGGERS
+
+# ---- §3.0 names
+
+PHASE = enumeration("phase", "absent queued queried terminated revoked allocated fetched illegal")
+ABSENT, QUEUED, QUERIED, TERMINATED, REVOKED, ALLOCATED, FETCHED, ILLEGAL = PHASE
+QUERY, ALLOCATE, FETCH, TERMINATE, REVOKE = range(len(TRIGGERS))
+
+STAGE = enumeration("stage", "idle skipping looking answered agreed")
+IDLE, SKIPPING, LOOKING, ANSWERED, AGREED = STAGE
+
+REASON = enumeration("reason", "too_short limited pending below_threshold no_memory stopped aborted")
+TOO_SHORT, LIMITED, PENDING, BELOW_THRESHOLD, NO_MEMORY, WAS_STOPPED, WAS_ABORTED = REASON
+
+AFTER = tuple(
+    tuple(PHASE.members.index(EDGES.get((trigger, phase), "illegal")) for phase in PHASE.members)
+    for trigger in TRIGGERS
+)
+"""AFTER[trigger][phase]: the life-cycle table of §2, with `illegal` where it has no edge."""
+
+REQUESTS = index("request", "requests")
+ATTEMPTS = constant("attempts")
+OPS = index("op", lambda b: b.requests * b.attempts)
+REQUEST_OF = table("request_of", lambda b: tuple(op // b.attempts for op in range(b.requests * b.attempts)))
+RANKS = index("rank", "ranks")
+CHAINS = index("chain", lambda b: len(b.resident_pages))
+LENGTH = constant("chain_pages")
+DEPTHS = index("depth", lambda b: b.chain_pages + 1)
+HITS = index("hits", lambda b: b.requests * b.attempts + 1)
+PAGES = index("pages", lambda b: b.host_pages + 1)
+HOST_PAGES = constant("host_pages")
+THRESHOLD = constant("threshold_pages")
+LIMIT = constant("limit_pages")
+OCCUPIED_MAX = constant(lambda b: b.requests * b.attempts * b.chain_pages, "occupied_max")
+PROTECTIONS_MAX = constant(lambda b: b.requests * b.attempts, "protections_max")
+POLICY_NOW = constant("policy")
+TIMEOUT_TICKS = constant("timeout_ticks")
+RESIDENT_AT_START = table("resident_at_start", lambda b: b.resident_pages)
+STORED = table("stored", lambda b: b.stored_pages)
+CHURN = switch("churn")
+ABORTS = switch("aborts")
+STOPS = switch("stops")
+WRITES = switch("writes")
+
+
+class Pipeline(StateShape):
+    """§3.0 The state. Comments name the writer."""
+
+    # the schedulers, in lockstep: once
+    attempts = field(upto(ATTEMPTS), REQUESTS)  # how often the request id was submitted
+    record = field(optional(OPS), REQUESTS)  # the operation that the scheduler waits for
+    phase = field(member(PHASE), OPS)
+    chain = field(optional(CHAINS), OPS)  # the anchor: a chain ...
+    base = field(upto(LENGTH), OPS)  # ... and how deep in it
+    waited = field(upto(TIMEOUT_TICKS), OPS)
+    granted = field(upto(LENGTH), OPS)  # host pages given to the operation, on every rank
+    occupied = field(upto(OCCUPIED_MAX))  # pages of spans that wait for or hold host memory
+    resident = field(upto(LENGTH), CHAINS)  # host pages of the chain in the tree
+    protected = field(upto(PROTECTIONS_MAX), CHAINS, DEPTHS)  # reference counts of anchors
+    # each rank's scheduler
+    free = field(upto(HOST_PAGES), RANKS)
+    stopped = field(flag(), RANKS, OPS)  # the terminated flag; the IO thread sets it too
+    # each rank's query thread
+    query_queue = field(fifo(OPS), RANKS)
+    stage = field(member(STAGE), RANKS)  # how far it is with the head of its queue
+    answer = field(upto(LENGTH), RANKS)  # what storage said about it
+    hit = field(upto(LENGTH), RANKS, OPS)
+    hit_queue = field(fifo(OPS), RANKS)
+    # each rank's IO thread
+    buffer = field(fifo(OPS), RANKS)  # its head is the operation in work
+    writing = field(flag(), RANKS)  # a page of the head is being filled
+    filled = field(upto(LENGTH), RANKS)  # pages of the head whose bytes are in place
+    tail = field(upto(LENGTH), RANKS)  # pages of the head's unread tail already released
+    counted = field(upto(LENGTH), RANKS, OPS)  # landed pages as the scheduler may read them
+    given = field(upto(LENGTH), RANKS, OPS)  # granted pages that the operation no longer holds
+    releasing = field(upto(HOST_PAGES), RANKS)  # length of the host release queue
+
+
+@initial
+def start(s: State) -> None:
+    """§3.0 Some chains have a resident prefix; all other host pages are free."""
+    for chain in CHAINS:
+        s.resident[chain] = RESIDENT_AT_START[chain]
+    for r in RANKS:
+        s.free[r] = HOST_PAGES - sum(RESIDENT_AT_START[chain] for chain in CHAINS)
+
+
+@quiescent
+def at_rest(s: State) -> bool:
+    """§3.0 No operation is pending and every queue is empty: nothing more need happen."""
+    return (
+        all(s.record[request] == NONE for request in REQUESTS)
+        and all(len(s.query_queue[r]) + len(s.hit_queue[r]) + len(s.buffer[r]) == 0 for r in RANKS)
+        and all(s.releasing[r] == 0 for r in RANKS)
+    )
+
+
+# ---- §3.1 submit
+
+
+@action(request=REQUESTS, chain=CHAINS)
+def sched_submit(s: State, request: int, chain: int) -> None:
+    """§3.1 (new) -> queued. A request asks for the rest of a chain; it may be declined, and then leaves nothing behind.
+
+    Why: no host memory is taken before the hit count is known; until then only the anchor is protected.
+    """
+    require(s.attempts[request] < ATTEMPTS, "bound: the request id is not used up")
+    span = LENGTH - s.resident[chain]
+    if s.record[request] != NONE:
+        emit(s, ON_DECLINED, request, PENDING)
+    elif span < THRESHOLD:
+        emit(s, ON_DECLINED, request, TOO_SHORT)
+    elif s.occupied >= LIMIT:
+        emit(s, ON_DECLINED, request, LIMITED)
+    else:
+        admit(s, request, chain)
+
+
+def admit(s: State, request: int, chain: int) -> None:
+    """The operation of a new attempt: recorded, its anchor protected, its span accounted, queued on every rank."""
+    op = request * ATTEMPTS + s.attempts[request]
+    s.attempts[request] += 1
+    s.record[request] = op
+    s.phase[op] = QUEUED
+    s.chain[op] = chain
+    s.base[op] = s.resident[chain]
+    s.protected[chain][s.base[op]] += 1
+    s.occupied += span_of(s, op)
+    emit(s, ON_SUBMITTED, op, span_of(s, op))
+    for r in RANKS:
+        s.query_queue[r].append(op)
+
+
+# ---- §3.2 the query thread: take, look up, agree, put
+
+
+@action(fairness="weak", rank=RANKS)
+def query_take(s: State, rank: int) -> None:
+    """§3.2 The query thread takes the next operation and reads its terminated flag, once."""
+    require(len(s.query_queue[rank]) > 0, "an operation waits for its look-up")
+    require(s.stage[rank] == IDLE, "the thread is free")
+    op = s.query_queue[rank][0]
+    s.stage[rank] = SKIPPING if s.stopped[rank][op] else LOOKING
+    emit(s, ON_QUERY_TAKEN, rank, op)
+
+
+@action(fairness="weak", rank=RANKS, hit=DEPTHS)
+def query_ask_storage(s: State, rank: int, hit: int) -> None:
+    """§3.3 A rank looks up how many leading pages of the span its storage holds; a terminated operation counts as none.
+
+    Why: ranks store their shards under keys of their own, so their answers may differ. A failing look-up answers 0.
+    """
+    require(s.stage[rank] in (SKIPPING, LOOKING), "an operation is taken and not yet looked up")
+    require(may_answer(s, rank, s.query_queue[rank][0], hit), "storage can give this answer")
+    s.stage[rank] = ANSWERED
+    s.answer[rank] = hit
+    emit(s, ON_QUERY_ASKED, rank, s.query_queue[rank][0], hit)
+
+
+def may_answer(s: State, rank: int, op: int, hit: int) -> bool:
+    """Churning storage may hold anything; steady storage holds STORED pages of each chain on every rank."""
+    if s.stage[rank] == SKIPPING:
+        return hit == 0
+    if CHURN:
+        return hit <= span_of(s, op)
+    return hit == min(span_of(s, op), max(0, STORED[s.chain[op]] - s.base[op]))
+
+
+@action(fairness="weak")
+def query_agree(s: State) -> None:
+    """§3.4 queued -> queried. The ranks take the MIN of their answers in one all-reduce.
+
+    Why: one rank's page is useless without the other ranks' shards. A terminated operation keeps its state.
+    """
+    require(all(s.stage[r] == ANSWERED for r in RANKS), "every rank has its answer and is in the all-reduce")
+    op = s.query_queue[0][0]
+    for r in RANKS:
+        s.hit[r][op] = agreed_hit(s, r)
+        s.stage[r] = AGREED
+    if s.phase[op] == QUEUED:
+        advance(s, op, QUERY)
+    emit(s, ON_QUERY_AGREED, op, s.hit[0][op])
+
+
+def agreed_hit(s: State, rank: int) -> int:
+    """What a rank takes out of the all-reduce."""
+    return min(s.answer[r] for r in RANKS)
+
+
+@action(fairness="weak", rank=RANKS)
+def query_put(s: State, rank: int) -> None:
+    """§3.5 A rank hands the answered operation to its scheduler, whatever the answer: the scheduler decides."""
+    require(s.stage[rank] == AGREED, "the hit count is agreed")
+    op = s.query_queue[rank].pop(0)
+    s.stage[rank] = IDLE
+    s.answer[rank] = 0
+    emit(s, ON_QUERY_PUT, rank, op)
+    s.hit_queue[rank].append(op)
+
+
+# ---- §3.6 the drain
+
+
+@action(fairness="weak", hits=HITS, pages=PAGES)
+def sched_drain(s: State, hits: int, pages: int) -> None:
+    """§3.6 Every rank takes the same number of answered operations and of released pages, in queue order.
+
+    Why: the lengths are sampled and MIN-reduced first, so what arrives in between waits for the next tick. All
+    changes of pool and tree then happen at the same logical point on every rank.
+    """
+    require(hits + pages > 0, "there is something to take")
+    require(hits <= min(len(s.hit_queue[r]) for r in RANKS), "every rank has that many answered operations")
+    require(pages <= min(s.releasing[r] for r in RANKS), "every rank has that many released pages")
+    for _ in range(hits):
+        op = s.hit_queue[0][0]
+        for r in RANKS:
+            s.hit_queue[r].pop(0)
+        decide(s, op)
+    if pages > 0:
+        reclaim(s, pages)
+
+
+def decide(s: State, op: int) -> None:
+    """§3.6 One answered operation: skipped, revoked or given host pages."""
+    found = find_record(s, op)
+    if found == NONE:
+        emit(s, ON_SKIPPED, op)
+    elif s.stopped[0][op]:
+        revoke(s, found, WAS_STOPPED)
+    elif s.hit[0][op] < THRESHOLD:
+        revoke(s, found, BELOW_THRESHOLD)
+    else:
+        allocate(s, found, s.hit[0][op])
+    for r in RANKS:
+        s.hit[r][op] = 0
+    retire(s, op)
+
+
+def find_record(s: State, op: int) -> int:
+    """The pending operation that an answer belongs to, by request id *and attempt*; NONE if it has ended."""
+    if s.record[REQUEST_OF[op]] == op:
+        return op
+    return NONE
+
+
+def allocate(s: State, op: int, hit: int) -> None:
+    """§3.6 queried -> allocated or revoked. Exactly the hit; else evict and retry; else the longest prefix that
+    fits."""
+    if s.free[0] < hit:
+        evict(s, hit - s.free[0])
+    pages = min(hit, s.free[0])
+    if pages < THRESHOLD:
+        revoke(s, op, NO_MEMORY)
+    else:
+        grant(s, op, pages, hit)
+
+
+def grant(s: State, op: int, pages: int, hit: int) -> None:
+    """The operation owns `pages` host pages on every rank and goes to the IO threads."""
+    s.granted[op] = pages
+    advance(s, op, ALLOCATE)
+    emit(s, ON_ALLOCATED, op, pages, hit)
+    for r in RANKS:
+        s.free[r] -= pages
+        s.buffer[r].append(op)
+
+
+def evict(s: State, missing: int) -> None:
+    """Unprotected host pages leave the tree, from the ends of the chains, until `missing` pages are freed or none is
+    left."""
+    left = missing
+    for chain in CHAINS:
+        out = min(left, s.resident[chain] - protected_depth(s, chain))
+        if out > 0:
+            left -= out
+            s.resident[chain] -= out
+            emit(s, ON_EVICTED, chain, out)
+            for r in RANKS:
+                s.free[r] += out
+
+
+def reclaim(s: State, pages: int) -> None:
+    """Released pages return to the pool, the same number on every rank."""
+    for r in RANKS:
+        s.releasing[r] -= pages
+        s.free[r] += pages
+    emit(s, ON_RECLAIMED, pages)
+
+
+def revoke(s: State, op: int, reason: int) -> None:
+    """The operation ends without publishing anything; its record and its protection go."""
+    advance(s, op, REVOKE)
+    emit(s, ON_REVOKED, op, reason)
+    drop_record(s, op)
+    retire(s, op)
+
+
+def drop_record(s: State, op: int) -> None:
+    """The scheduler forgets the operation: the anchor is unprotected, the span no longer accounted."""
+    s.record[REQUEST_OF[op]] = NONE
+    s.protected[s.chain[op]][s.base[op]] -= 1
+    s.occupied -= span_of(s, op)
+
+
+# ---- §3.7 the IO thread, page by page
+
+
+@action(fairness="weak", rank=RANKS)
+def io_start_page(s: State, rank: int) -> None:
+    """§3.7 The IO thread begins to read the next page into its host page."""
+    require(len(s.buffer[rank]) > 0, "an operation waits for its pages")
+    require(not s.writing[rank], "no page is being read")
+    require(not s.stopped[rank][s.buffer[rank][0]], "the operation is not terminated")
+    s.writing[rank] = True
+    emit(s, ON_IO_STARTED, rank, s.buffer[rank][0], s.filled[rank])
+
+
+@action(fairness="weak", rank=RANKS)
+def io_land_page(s: State, rank: int) -> None:
+    """§3.7 The bytes are in place; the page is counted if the operation is not terminated meanwhile.
+
+    Why: the count is what the scheduler publishes, so it follows the bytes and stops with the flag, under one lock.
+    """
+    require(s.writing[rank], "a page is being read")
+    op = s.buffer[rank][0]
+    s.writing[rank] = False
+    s.filled[rank] += 1
+    if s.stopped[rank][op]:
+        emit(s, ON_IO_UNCOUNTED, rank, op, s.filled[rank] - 1)
+    else:
+        s.counted[rank][op] += 1
+        emit(s, ON_IO_LANDED, rank, op, s.filled[rank] - 1)
+    leave_io(s, rank, op)
+
+
+@action(rank=RANKS)
+def io_fail_page(s: State, rank: int) -> None:
+    """§3.7 allocated -> terminated. A page cannot be read on this rank (gone, short, wrong, or storage raised)."""
+    require(CHURN, "storage churns")
+    require(s.writing[rank], "a page is being read")
+    op = s.buffer[rank][0]
+    s.writing[rank] = False
+    s.stopped[rank][op] = True
+    if s.phase[op] == ALLOCATED:
+        advance(s, op, TERMINATE)
+    emit(s, ON_IO_FAILED, rank, op, s.filled[rank])
+
+
+@action(fairness="weak", rank=RANKS)
+def io_release_page(s: State, rank: int) -> None:
+    """§3.7 Of a terminated operation the IO thread puts the unread tail on the release queue, page by page.
+
+    Why: only the IO thread knows that no page of the tail is still being written.
+    """
+    require(len(s.buffer[rank]) > 0, "an operation is in work")
+    require(not s.writing[rank], "no page is being read")
+    require(s.stopped[rank][s.buffer[rank][0]], "the operation is terminated")
+    op = s.buffer[rank][0]
+    s.tail[rank] += 1
+    s.given[rank][op] += 1
+    emit(s, ON_IO_RELEASED, rank, op)
+    s.releasing[rank] += 1
+    leave_io(s, rank, op)
+
+
+def leave_io(s: State, rank: int, op: int) -> None:
+    """The IO thread is done with an operation when every page of it is counted or released."""
+    if s.counted[rank][op] + s.tail[rank] == s.granted[op]:
+        s.buffer[rank].pop(0)
+        s.filled[rank] = 0
+        s.tail[rank] = 0
+        retire(s, op)
+
+
+# ---- §3.8 poll, stop, abort
+
+
+@action(fairness="weak", request=REQUESTS)
+def sched_poll(s: State, request: int) -> None:
+    """§3.8 The scheduler asks whether a waiting request may go on; if so its operation ends here.
+
+    Why: the flags are MAX-reduced, so terminated on any rank ends the wait on every rank.
+    """
+    require(s.record[request] != NONE, "the request has a pending operation")
+    require(may_end(s, s.record[request]), "the policy waits no longer")
+    op = s.record[request]
+    if not (s.phase[op] == ALLOCATED and is_complete(s, op)):
+        terminate(s, op)
+    if s.granted[op] == 0:
+        revoke(s, op, WAS_STOPPED)
+    else:
+        mark(s, op)
+        publish(s, op, agreed_pages(s, op))
+
+
+def may_end(s: State, op: int) -> bool:
+    """§3.8 Terminated anywhere, or the policy is content."""
+    if is_terminated(s, op) or POLICY_NOW == BEST_EFFORT:
+        return True
+    return is_complete(s, op) or (POLICY_NOW == TIMEOUT and s.waited[op] >= TIMEOUT_TICKS)
+
+
+def is_terminated(s: State, op: int) -> bool:
+    """The terminated flags, MAX-reduced."""
+    return any(s.stopped[r][op] for r in RANKS)
+
+
+def is_complete(s: State, op: int) -> bool:
+    """There is a plan, and every rank has counted all pages of it."""
+    return s.granted[op] > 0 and all(s.counted[r][op] == s.granted[op] for r in RANKS)
+
+
+def agreed_pages(s: State, op: int) -> int:
+    """The prefix that landed on every rank: MIN of the counts."""
+    return min(s.counted[r][op] for r in RANKS)
+
+
+def publish(s: State, op: int, pages: int) -> None:
+    """§3.8 -> fetched. The agreed prefix goes into the tree; pages the tree already has are freed at once, landed pages
+    beyond the agreed ones go through the release queue, because their number differs between ranks."""
+    chain = s.chain[op]
+    known = min(pages, s.resident[chain] - s.base[op])
+    s.resident[chain] += pages - known
+    for r in RANKS:
+        s.free[r] += known
+        s.releasing[r] += s.counted[r][op] - pages
+        s.given[r][op] += s.counted[r][op]
+    advance(s, op, FETCH)
+    emit(s, ON_FETCHED, op, pages, known)
+    drop_record(s, op)
+    retire(s, op)
+
+
+@action(request=REQUESTS)
+def sched_stop(s: State, request: int) -> None:
+    """§3.9 -> terminated. The caller stops waiting: the flag is set, the record stays until a poll or the drain."""
+    require(STOPS, "callers stop requests")
+    require(s.record[request] != NONE, "the request has a pending operation")
+    require(not is_terminated(s, s.record[request]), "it is not terminated")
+    op = s.record[request]
+    terminate(s, op)
+    emit(s, ON_STOPPED, op)
+
+
+@action(request=REQUESTS)
+def sched_abort(s: State, request: int) -> None:
+    """§3.10 -> terminated -> revoked. The request is gone: nothing is published, what landed is released.
+
+    Why: an operation without memory may still travel through the queues; it is recognised there by its missing record.
+    """
+    require(ABORTS, "callers abort requests")
+    require(s.record[request] != NONE, "the request has a pending operation")
+    op = s.record[request]
+    terminate(s, op)
+    for r in RANKS:
+        s.releasing[r] += s.counted[r][op]
+        s.given[r][op] += s.counted[r][op]
+    revoke(s, op, WAS_ABORTED)
+
+
+def terminate(s: State, op: int) -> None:
+    """The terminated flag is set on every rank; counts are frozen from here on."""
+    if s.phase[op] != TERMINATED:
+        advance(s, op, TERMINATE)
+    mark(s, op)
+
+
+def mark(s: State, op: int) -> None:
+    """Every rank's scheduler sets the flag that its threads read."""
+    for r in RANKS:
+        s.stopped[r][op] = True
+
+
+# ---- §3.11 the rest of the server
+
+
+@action(chain=CHAINS)
+def sched_write_through(s: State, chain: int) -> None:
+    """§3.11 A request computed the next page of a chain, and its copy goes to the host tree."""
+    require(WRITES, "requests write through")
+    require(s.resident[chain] < LENGTH, "the chain has a next page")
+    require(s.free[0] > 0, "a host page is free")
+    s.resident[chain] += 1
+    for r in RANKS:
+        s.free[r] -= 1
+    emit(s, ON_WRITTEN, chain, 1)
+
+
+@action(fairness="weak")
+def env_advance_clock(s: State) -> None:
+    """§3.12 Time passes for every waiting operation, up to the limit of the policy."""
+    require(POLICY_NOW == TIMEOUT, "the policy has a time limit")
+    require(
+        any(is_pending(s, op) and s.waited[op] < TIMEOUT_TICKS for op in OPS),
+        "an operation still waits within its limit",
+    )
+    for op in OPS:
+        if is_pending(s, op):
+            s.waited[op] = min(TIMEOUT_TICKS, s.waited[op] + 1)
+
+
+# ---- §3.13 shared words
+
+
+def advance(s: State, op: int, trigger: int) -> None:
+    """The operation takes an edge of the life cycle; without such an edge its phase becomes `illegal`."""
+    s.phase[op] = AFTER[trigger][s.phase[op]]
+
+
+def span_of(s: State, op: int) -> int:
+    """The pages that the operation asked for."""
+    return LENGTH - s.base[op]
+
+
+def is_pending(s: State, op: int) -> bool:
+    """Queued, queried, terminated or allocated: the operation has not ended."""
+    return s.phase[op] in (QUEUED, QUERIED, TERMINATED, ALLOCATED)
+
+
+def is_ended(s: State, op: int) -> bool:
+    """Revoked or fetched."""
+    return s.phase[op] in (REVOKED, FETCHED)
+
+
+def is_travelling(s: State, op: int) -> bool:
+    """Some thread still has the operation in a queue."""
+    return any(op in s.query_queue[r] or op in s.hit_queue[r] or op in s.buffer[r] for r in RANKS)
+
+
+def protected_depth(s: State, chain: int) -> int:
+    """The deepest protected anchor of a chain: pages up to it stay."""
+    return max(depth if s.protected[chain][depth] > 0 else 0 for depth in DEPTHS)
+
+
+def held(s: State, rank: int, op: int) -> int:
+    """Pages that the operation holds on a rank."""
+    return max(0, s.granted[op] - s.given[rank][op])
+
+
+def retire(s: State, op: int) -> None:
+    """Not a step of the protocol: variables of an ended operation that nobody can read any more are reset."""
+    if is_ended(s, op) and not is_travelling(s, op) and all(s.given[r][op] == s.granted[op] for r in RANKS):
+        s.chain[op] = NONE
+        s.base[op] = 0
+        s.waited[op] = 0
+        s.granted[op] = 0
+        for r in RANKS:
+            s.stopped[r][op] = False
+            s.counted[r][op] = 0
+            s.given[r][op] = 0

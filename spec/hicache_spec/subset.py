@@ -1,0 +1,339 @@
+"""§A.2 The subset of Python that a rule may use, and the check that it uses nothing else.
+
+Statements: assignment and augmented assignment (`+= -=`) to a local name or to `s.variable[...]`; `if`/`elif`/`else`;
+`for name in` an index set or `range(...)`; `return`; `pass`; a docstring; a call.
+
+Expressions: constants; local names and names of constants, enumerators, tables and functions; `s.variable[...]`;
+`+ - *`; comparisons, `in` and `not in` a queue, a set or a tuple; `and or not`; a conditional expression; `min max len
+abs`; `any all sum min max` over one generator; calls of helper functions; `append` and `pop(0)` on a queue variable;
+`require`, `emit`, `emitted`, `insert`, `discard`. Strings appear only as reasons of `require`.
+
+Guards first: in an action no `require` stands after a write, and helper functions have no `require`. Properties write
+nothing. A parameter named `s` or `t` is a state.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from . import language
+from .language import Design, Rule, SpecError
+
+STATEMENTS = (ast.Assign, ast.AugAssign, ast.If, ast.For, ast.Return, ast.Pass, ast.Expr)
+EXPRESSIONS = (
+    *(ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.IfExp),
+    *(ast.Call, ast.GeneratorExp, ast.Tuple),
+)
+OPERATORS = (ast.Add, ast.Sub, ast.Mult)
+UNARY = (ast.Not, ast.USub)
+COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+BUILTINS = {"min", "max", "len", "abs", "any", "all", "sum", "range"}
+GENERATOR_CALLS = {"any", "all", "sum", "min", "max"}
+QUEUE_METHODS = {"append", "pop"}
+WRITING_CALLS = {"insert", "discard"}
+NO_WRITES = ("invariant", "step", "sometimes", "live", "quiescent")
+
+_checked: set[tuple[Callable[..., Any], str]] = set()
+_trees: dict[Callable[..., Any], ast.FunctionDef] = {}
+
+
+class SubsetError(SpecError):
+    """A rule uses something outside the language; the message names file, line and construct."""
+
+
+def check_rule(rule: Rule, design: Design) -> None:
+    """Check a rule and every helper function it reaches; raises SubsetError."""
+    replaced = tuple(sorted((name, id(f)) for name, f in design.replaces.items()))
+    if (rule.function, f"{rule.kind}{replaced}") in _checked:
+        return
+    tree = _source(rule.function)
+    _Checker(rule.function, tree).check()
+    for helper in _helpers(rule.function, design, set()):
+        checker = _Checker(helper, _source(helper))
+        checker.check()
+        if checker.requires:
+            raise checker.error(checker.requires[0], "'require' in a helper function")
+    writes = _writes(rule.function, design, set())
+    if rule.kind in NO_WRITES and writes is not None:
+        raise SubsetError(f"{writes}: a property writes the state")
+    if rule.kind == "action":
+        _guards_first(rule.function, tree.body, design)
+    _checked.add((rule.function, f"{rule.kind}{replaced}"))
+
+
+class _Checker:
+    def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef) -> None:
+        self.function, self.tree = function, tree
+        self.parameters = [a.arg for a in tree.args.args]
+        self.states = {p for p in self.parameters if p in ("s", "t")}
+        self.requires: list[ast.AST] = []
+
+    def error(self, node: ast.AST, construct: str) -> SubsetError:
+        return SubsetError(f"{place(self.function, node)}: {construct} is outside the specification language (§A.2)")
+
+    def check(self) -> None:
+        a = self.tree.args
+        if a.vararg or a.kwarg or a.kwonlyargs or a.defaults or a.posonlyargs:
+            raise self.error(self.tree, "a parameter list other than plain names")
+        self.block(self.tree.body)
+
+    def block(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, node: ast.stmt) -> None:
+        if not isinstance(node, STATEMENTS):
+            raise self.error(node, _words(node))
+        if isinstance(node, ast.Assign):
+            if len(node.targets) != 1:
+                raise self.error(node, "an assignment to several targets")
+            self.target(node.targets[0])
+            self.expression(node.value)
+        elif isinstance(node, ast.AugAssign):
+            if not isinstance(node.op, (ast.Add, ast.Sub)):
+                raise self.error(node, _words(node.op))
+            self.target(node.target)
+            self.expression(node.value)
+        elif isinstance(node, ast.If):
+            self.expression(node.test)
+            self.block(node.body)
+            self.block(node.orelse)
+        elif isinstance(node, ast.For):
+            if node.orelse or not isinstance(node.target, ast.Name):
+                raise self.error(node, "a 'for' with 'else' or an unpacking target")
+            self.domain(node.iter)
+            self.block(node.body)
+        elif isinstance(node, ast.Return):
+            if node.value is not None:
+                self.expression(node.value)
+        elif isinstance(node, ast.Expr):
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                return
+            if not isinstance(node.value, ast.Call):
+                raise self.error(node, "an expression without effect")
+            self.expression(node.value)
+
+    def target(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Name):
+            if node.id in self.states:
+                raise self.error(node, "an assignment to the state itself")
+            return
+        while isinstance(node, ast.Subscript):
+            self.expression(node.slice)
+            node = node.value
+        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.states):
+            raise self.error(node, "an assignment to something that is not a state variable or a local name")
+
+    def domain(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Name):
+            return
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+            for argument in node.args:
+                self.expression(argument)
+            return
+        raise self.error(node, "a loop over something that is not an index set or range()")
+
+    def expression(self, node: ast.expr) -> None:
+        if not isinstance(node, EXPRESSIONS):
+            raise self.error(node, _words(node))
+        if isinstance(node, ast.Constant):
+            if node.value is not None and type(node.value) not in (int, bool):
+                raise self.error(node, f"the constant {node.value!r}")
+        elif isinstance(node, ast.Attribute):
+            if not (isinstance(node.value, ast.Name) and node.value.id in self.states):
+                raise self.error(node, f"the attribute .{node.attr}")
+        elif isinstance(node, ast.Subscript):
+            if isinstance(node.slice, ast.Slice):
+                raise self.error(node, "a slice")
+            self.expression(node.value)
+            self.expression(node.slice)
+        elif isinstance(node, ast.BinOp):
+            if not isinstance(node.op, OPERATORS):
+                raise self.error(node, _words(node.op))
+            self.expression(node.left)
+            self.expression(node.right)
+        elif isinstance(node, ast.UnaryOp):
+            if not isinstance(node.op, UNARY):
+                raise self.error(node, _words(node.op))
+            self.expression(node.operand)
+        elif isinstance(node, ast.Compare):
+            for op in node.ops:
+                if not isinstance(op, COMPARISONS):
+                    raise self.error(node, _words(op))
+            for part in (node.left, *node.comparators):
+                self.expression(part)
+        elif isinstance(node, (ast.BoolOp, ast.Tuple)):
+            for part in node.values if isinstance(node, ast.BoolOp) else node.elts:
+                self.expression(part)
+        elif isinstance(node, ast.IfExp):
+            for part in (node.test, node.body, node.orelse):
+                self.expression(part)
+        elif isinstance(node, ast.Call):
+            self.call(node)
+        elif isinstance(node, ast.GeneratorExp):
+            raise self.error(node, "a generator outside any, all, sum, min, max")
+
+    def call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute):
+            self.queue_method(node, node.func)
+            return
+        if not isinstance(node.func, ast.Name):
+            raise self.error(node, "a call of a computed function")
+        name = node.func.id
+        self.known_function(node, name)
+        arguments = list(node.args)
+        if name == "require":
+            self.requires.append(node)
+            reason = arguments.pop() if len(arguments) == 2 else None
+            if not (isinstance(reason, ast.Constant) and isinstance(reason.value, str) and reason.value):
+                raise self.error(node, "a 'require' without a reason")
+        if name in ("emit", "emitted"):
+            arguments = arguments[2:]
+        for keyword in node.keywords:
+            if name != "emitted" or keyword.arg is None:
+                raise self.error(node, "a keyword argument")
+            self.expression(keyword.value)
+        for argument in arguments:
+            if isinstance(argument, ast.GeneratorExp) and name in GENERATOR_CALLS:
+                self.generator(argument)
+            elif isinstance(argument, ast.Starred):
+                raise self.error(argument, "a starred argument")
+            else:
+                self.expression(argument)
+
+    def known_function(self, node: ast.AST, name: str) -> None:
+        value = self.function.__globals__.get(name)
+        if isinstance(value, FunctionType):
+            if value.__module__ == language.__name__ and name not in (
+                *("require", "emit", "emitted", "insert", "discard"),
+            ):
+                raise self.error(node, f"a call of {name}()")
+        elif name not in BUILTINS:
+            raise self.error(node, f"a call of {name}()")
+
+    def queue_method(self, node: ast.Call, f: ast.Attribute) -> None:
+        if f.attr not in QUEUE_METHODS or node.keywords:
+            raise self.error(node, f"the method .{f.attr}()")
+        first = node.args[0] if len(node.args) == 1 else None
+        if f.attr == "pop" and not (isinstance(first, ast.Constant) and first.value == 0):
+            raise self.error(node, "a pop() from anywhere but the front")
+        self.target(f.value)
+        for argument in node.args:
+            self.expression(argument)
+
+    def generator(self, node: ast.GeneratorExp) -> None:
+        if len(node.generators) != 1 or node.generators[0].is_async:
+            raise self.error(node, "a generator with several 'for'")
+        clause = node.generators[0]
+        if not isinstance(clause.target, ast.Name):
+            raise self.error(node, "an unpacking target")
+        self.domain(clause.iter)
+        for condition in clause.ifs:
+            self.expression(condition)
+        self.expression(node.elt)
+
+
+def place(function: Callable[..., Any], node: ast.AST) -> str:
+    """`file:line` of a node of a function's source."""
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno + getattr(node, 'lineno', 1) - 1}"
+
+
+def _source(function: Callable[..., Any]) -> ast.FunctionDef:
+    if function not in _trees:
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        except (OSError, SyntaxError) as e:
+            raise SubsetError(f"{function.__qualname__}: its source cannot be read ({e})") from None
+        if not isinstance(tree, ast.FunctionDef):
+            raise SubsetError(f"{place(function, tree)}: a rule is a plain function (§A.2)")
+        if function.__code__.co_freevars:
+            raise SubsetError(f"{place(function, tree)}: a closure is outside the specification language (§A.2)")
+        _trees[function] = tree
+    return _trees[function]
+
+
+def _called(function: Callable[..., Any], design: Design, node: ast.AST) -> Callable[..., Any] | None:
+    """The helper function that a call node calls, with the design's replacements; None for anything else."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        value = function.__globals__.get(node.func.id)
+        replacement = design.replaces.get(node.func.id)
+        if replacement is not None and replacement is not function:
+            return replacement
+        if isinstance(value, FunctionType) and value.__module__ != language.__name__:
+            return value
+    return None
+
+
+def _helpers(function: Callable[..., Any], design: Design, seen: set[Callable[..., Any]]) -> list[Callable[..., Any]]:
+    found = []
+    for node in ast.walk(_source(function)):
+        helper = _called(function, design, node)
+        if helper is not None and helper not in seen:
+            seen.add(helper)
+            found += [helper, *_helpers(helper, design, seen)]
+    return found
+
+
+def _writes(function: Callable[..., Any], design: Design, seen: set[Callable[..., Any]]) -> str | None:
+    """The place of the first write of the state by a function, itself or through helpers; None if there is none."""
+    seen.add(function)
+    return _writes_in(function, _source(function), design, seen)
+
+
+def _writes_in(
+    function: Callable[..., Any], tree: ast.AST, design: Design, seen: set[Callable[..., Any]]
+) -> str | None:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(not isinstance(t, ast.Name) for t in targets):
+                return place(function, node)
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in QUEUE_METHODS:
+                return place(function, node)
+            if isinstance(node.func, ast.Name) and node.func.id in WRITING_CALLS:
+                return place(function, node)
+            helper = _called(function, design, node)
+            if helper is not None and helper not in seen:
+                inner = _writes(helper, design, seen)
+                if inner is not None:
+                    return inner
+    return None
+
+
+def _guards_first(function: Callable[..., Any], body: list[ast.stmt], design: Design) -> None:
+    """Refuse a `require` after a write in the order of the text (branches included)."""
+    written: str | None = None
+    for statement in _flat(body):
+        is_guard = (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Call)
+            and isinstance(statement.value.func, ast.Name)
+            and statement.value.func.id == "require"
+        )
+        if is_guard and written is not None:
+            raise SubsetError(
+                f"{place(function, statement)}: a 'require' after a write at {written} (§A.2: guards first)"
+            )
+        if not is_guard and written is None and not isinstance(statement, (ast.If, ast.For)):
+            written = _writes_in(function, statement, design, {function})
+
+
+def _flat(body: list[ast.stmt]) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for statement in body:
+        found.append(statement)
+        if isinstance(statement, (ast.If, ast.For)):
+            found += _flat(statement.body) + _flat(statement.orelse)
+    return found
+
+
+def _words(node: ast.AST) -> str:
+    """The construct in a reader's words."""
+    return f"'{type(node).__name__.lower()}'"
