@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 import toy_spec
 from hicache_checks.engine.explore import explore
 from hicache_spec.binding import BoundSpec
@@ -309,7 +310,7 @@ def has_a_default(s: State, n: int = 3) -> None:
 
 
 def uses_a_comprehension(s: State) -> None:
-    s.spent = sum([t_ for t_ in TICKETS])  # noqa: C416, RUF015
+    s.spent = sum([t_ for t_ in TICKETS])  # noqa: C416
 
 
 def loops_over_a_queue(s: State) -> None:

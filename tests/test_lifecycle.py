@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hicache_spec import lifecycle
 from hicache_spec.lifecycle import EDGES, FINAL, STATES, TABLE, TRIGGERS, MachineError, Operation
-from hicache_spec.pipeline import AFTER, PHASE
+from hicache_spec.state import AFTER, PHASE
 
 
 def operation_in(state: str) -> Operation:

@@ -1,8 +1,9 @@
-"""Each faulty rule is caught by the property that it is said to break, in the fewest steps; each property catches one."""
+"""Each faulty rule is caught by the property it is said to break, in the fewest steps; each property catches one."""
 
 from __future__ import annotations
 
 import pytest
+
 from hicache_checks.engine.counterexample import tell
 from hicache_checks.engine.explore import Exploration, explore
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant

@@ -61,8 +61,12 @@ class BoundSpec:
     """A design under bounds. States are `State` objects; `encode` gives a compact key, `decode` a fresh state from
     it."""
 
-    def __init__(self, design: Design, bounds: Any) -> None:
-        self.design, self.bounds = design, bounds
+    def __init__(self, design: Design, bounds: Any, words: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        """`words`: helper functions that an observer supplies instead of the text, such as the tree as it was seen.
+
+        They are ordinary Python, used as they are, in rules and properties alike. Raises SpecError.
+        """
+        self.design, self.bounds, self.words = design, bounds, dict(words or {})
         self._functions: dict[tuple[Callable[..., Any], str, bool], Callable[..., Any]] = {}
         self.variables = [
             Variable(name, self._type(value.type), tuple(len(self._value(d)) for d in value.dims))
@@ -183,6 +187,8 @@ class BoundSpec:
         return bound
 
     def _bound_global(self, used: str, value: Any, user: FunctionType, user_name: str, judging: bool) -> Any:
+        if used in self.words:
+            return self.words[used]
         replacement = None if judging else self.design.replaces.get(used)
         if replacement is not None and not (used == user_name and user is replacement):
             return self._bind(replacement, used)

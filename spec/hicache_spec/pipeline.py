@@ -1,8 +1,4 @@
-"""§3 The prefetch pipeline of one server: scheduler, query thread and IO thread of every rank, as guarded actions.
-
-Schedulers of all ranks run in lockstep, so what only a scheduler writes exists once (phase, record, tree); what a
-rank's threads write exists per rank (queues, flags, landed pages). The host pool exists per rank, to be compared.
-"""
+"""§3 The prefetch pipeline of one server: scheduler, query thread and IO thread of every rank, as guarded actions."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ from .bounds import BEST_EFFORT, TIMEOUT
 from .events import (
     ON_ALLOCATED,
     ON_DECLINED,
-    ON_EVICTED,
     ON_FETCHED,
     ON_IO_FAILED,
     ON_IO_LANDED,
@@ -28,123 +23,54 @@ from .events import (
     ON_SUBMITTED,
     ON_WRITTEN,
 )
-from .language import (
-    NONE,
-    State,
-    StateShape,
-    action,
-    constant,
-    emit,
-    enumeration,
-    field,
-    fifo,
-    flag,
-    index,
-    initial,
-    member,
-    optional,
-    quiescent,
-    require,
-    switch,
-    table,
-    upto,
+from .language import NONE, State, action, emit, require
+from .state import (
+    ABORTS,
+    AGREED,
+    ALLOCATE,
+    ALLOCATED,
+    ANSWERED,
+    ATTEMPTS,
+    BELOW_THRESHOLD,
+    CHAINS,
+    CHURN,
+    DEPTHS,
+    FETCH,
+    HITS,
+    IDLE,
+    LENGTH,
+    LIMIT,
+    LIMITED,
+    LOOKING,
+    NO_MEMORY,
+    OPS,
+    PAGES,
+    PENDING,
+    POLICY_NOW,
+    QUERY,
+    QUEUED,
+    RANKS,
+    REQUEST_OF,
+    REQUESTS,
+    REVOKE,
+    SKIPPING,
+    STOPS,
+    STORED,
+    TERMINATE,
+    TERMINATED,
+    THRESHOLD,
+    TIMEOUT_TICKS,
+    TOO_SHORT,
+    WAS_ABORTED,
+    WAS_STOPPED,
+    WRITES,
+    advance,
+    is_complete,
+    is_pending,
+    is_terminated,
+    retire,
 )
-from .lifecycle import EDGES, TRIGGERS
-
-# ---- §3.0 names
-
-PHASE = enumeration("phase", "absent queued queried terminated revoked allocated fetched illegal")
-ABSENT, QUEUED, QUERIED, TERMINATED, REVOKED, ALLOCATED, FETCHED, ILLEGAL = PHASE
-QUERY, ALLOCATE, FETCH, TERMINATE, REVOKE = range(len(TRIGGERS))
-
-STAGE = enumeration("stage", "idle skipping looking answered agreed")
-IDLE, SKIPPING, LOOKING, ANSWERED, AGREED = STAGE
-
-REASON = enumeration("reason", "too_short limited pending below_threshold no_memory stopped aborted")
-TOO_SHORT, LIMITED, PENDING, BELOW_THRESHOLD, NO_MEMORY, WAS_STOPPED, WAS_ABORTED = REASON
-
-AFTER = tuple(
-    tuple(PHASE.members.index(EDGES.get((trigger, phase), "illegal")) for phase in PHASE.members)
-    for trigger in TRIGGERS
-)
-"""AFTER[trigger][phase]: the life-cycle table of §2, with `illegal` where it has no edge."""
-
-REQUESTS = index("request", "requests")
-ATTEMPTS = constant("attempts")
-OPS = index("op", lambda b: b.requests * b.attempts)
-REQUEST_OF = table("request_of", lambda b: tuple(op // b.attempts for op in range(b.requests * b.attempts)))
-RANKS = index("rank", "ranks")
-CHAINS = index("chain", lambda b: len(b.resident_pages))
-LENGTH = constant("chain_pages")
-DEPTHS = index("depth", lambda b: b.chain_pages + 1)
-HITS = index("hits", lambda b: b.requests * b.attempts + 1)
-PAGES = index("pages", lambda b: b.host_pages + 1)
-HOST_PAGES = constant("host_pages")
-THRESHOLD = constant("threshold_pages")
-LIMIT = constant("limit_pages")
-OCCUPIED_MAX = constant(lambda b: b.requests * b.attempts * b.chain_pages, "occupied_max")
-PROTECTIONS_MAX = constant(lambda b: b.requests * b.attempts, "protections_max")
-POLICY_NOW = constant("policy")
-TIMEOUT_TICKS = constant("timeout_ticks")
-RESIDENT_AT_START = table("resident_at_start", lambda b: b.resident_pages)
-STORED = table("stored", lambda b: b.stored_pages)
-CHURN = switch("churn")
-ABORTS = switch("aborts")
-STOPS = switch("stops")
-WRITES = switch("writes")
-
-
-class Pipeline(StateShape):
-    """§3.0 The state. Comments name the writer."""
-
-    # the schedulers, in lockstep: once
-    attempts = field(upto(ATTEMPTS), REQUESTS)  # how often the request id was submitted
-    record = field(optional(OPS), REQUESTS)  # the operation that the scheduler waits for
-    phase = field(member(PHASE), OPS)
-    chain = field(optional(CHAINS), OPS)  # the anchor: a chain ...
-    base = field(upto(LENGTH), OPS)  # ... and how deep in it
-    waited = field(upto(TIMEOUT_TICKS), OPS)
-    granted = field(upto(LENGTH), OPS)  # host pages given to the operation, on every rank
-    occupied = field(upto(OCCUPIED_MAX))  # pages of spans that wait for or hold host memory
-    resident = field(upto(LENGTH), CHAINS)  # host pages of the chain in the tree
-    protected = field(upto(PROTECTIONS_MAX), CHAINS, DEPTHS)  # reference counts of anchors
-    # each rank's scheduler
-    free = field(upto(HOST_PAGES), RANKS)
-    stopped = field(flag(), RANKS, OPS)  # the terminated flag; the IO thread sets it too
-    # each rank's query thread
-    query_queue = field(fifo(OPS), RANKS)
-    stage = field(member(STAGE), RANKS)  # how far it is with the head of its queue
-    answer = field(upto(LENGTH), RANKS)  # what storage said about it
-    hit = field(upto(LENGTH), RANKS, OPS)
-    hit_queue = field(fifo(OPS), RANKS)
-    # each rank's IO thread
-    buffer = field(fifo(OPS), RANKS)  # its head is the operation in work
-    writing = field(flag(), RANKS)  # a page of the head is being filled
-    filled = field(upto(LENGTH), RANKS)  # pages of the head whose bytes are in place
-    tail = field(upto(LENGTH), RANKS)  # pages of the head's unread tail already released
-    counted = field(upto(LENGTH), RANKS, OPS)  # landed pages as the scheduler may read them
-    given = field(upto(LENGTH), RANKS, OPS)  # granted pages that the operation no longer holds
-    releasing = field(upto(HOST_PAGES), RANKS)  # length of the host release queue
-
-
-@initial
-def start(s: State) -> None:
-    """§3.0 Some chains have a resident prefix; all other host pages are free."""
-    for chain in CHAINS:
-        s.resident[chain] = RESIDENT_AT_START[chain]
-    for r in RANKS:
-        s.free[r] = HOST_PAGES - sum(RESIDENT_AT_START[chain] for chain in CHAINS)
-
-
-@quiescent
-def at_rest(s: State) -> bool:
-    """§3.0 No operation is pending and every queue is empty: nothing more need happen."""
-    return (
-        all(s.record[request] == NONE for request in REQUESTS)
-        and all(len(s.query_queue[r]) + len(s.hit_queue[r]) + len(s.buffer[r]) == 0 for r in RANKS)
-        and all(s.releasing[r] == 0 for r in RANKS)
-    )
-
+from .tree import attach, evict, evictable_pages, known_pages, protect, unprotect
 
 # ---- §3.1 submit
 
@@ -157,17 +83,25 @@ def sched_submit(s: State, request: int, chain: int) -> None:
     """
     require(s.attempts[request] < ATTEMPTS, "bound: the request id is not used up")
     span = LENGTH - s.resident[chain]
-    if s.record[request] != NONE:
-        emit(s, ON_DECLINED, request, PENDING)
-    elif span < THRESHOLD:
-        emit(s, ON_DECLINED, request, TOO_SHORT)
-    elif s.occupied >= LIMIT:
-        emit(s, ON_DECLINED, request, LIMITED)
+    reason = why_declined(s, request, span)
+    if reason != NONE:
+        emit(s, ON_DECLINED, request, reason)
     else:
-        admit(s, request, chain)
+        admit(s, request, chain, span)
 
 
-def admit(s: State, request: int, chain: int) -> None:
+def why_declined(s: State, request: int, span: int) -> int:
+    """Why there is nothing to be done for this request now; NONE if there is."""
+    if s.record[request] != NONE:
+        return PENDING
+    if span < THRESHOLD:
+        return TOO_SHORT
+    if s.occupied >= LIMIT:
+        return LIMITED
+    return NONE
+
+
+def admit(s: State, request: int, chain: int, span: int) -> None:
     """The operation of a new attempt: recorded, its anchor protected, its span accounted, queued on every rank."""
     op = request * ATTEMPTS + s.attempts[request]
     s.attempts[request] += 1
@@ -175,9 +109,10 @@ def admit(s: State, request: int, chain: int) -> None:
     s.phase[op] = QUEUED
     s.chain[op] = chain
     s.base[op] = s.resident[chain]
-    s.protected[chain][s.base[op]] += 1
-    s.occupied += span_of(s, op)
-    emit(s, ON_SUBMITTED, op, span_of(s, op))
+    s.span[op] = span
+    s.occupied += span
+    protect(s, op)
+    emit(s, ON_SUBMITTED, op, span)
     for r in RANKS:
         s.query_queue[r].append(op)
 
@@ -213,8 +148,8 @@ def may_answer(s: State, rank: int, op: int, hit: int) -> bool:
     if s.stage[rank] == SKIPPING:
         return hit == 0
     if CHURN:
-        return hit <= span_of(s, op)
-    return hit == min(span_of(s, op), max(0, STORED[s.chain[op]] - s.base[op]))
+        return hit <= s.span[op]
+    return hit == min(s.span[op], max(0, STORED[s.chain[op]] - s.base[op]))
 
 
 @action(fairness="weak")
@@ -263,12 +198,17 @@ def sched_drain(s: State, hits: int, pages: int) -> None:
     require(hits <= min(len(s.hit_queue[r]) for r in RANKS), "every rank has that many answered operations")
     require(pages <= min(s.releasing[r] for r in RANKS), "every rank has that many released pages")
     for _ in range(hits):
-        op = s.hit_queue[0][0]
-        for r in RANKS:
-            s.hit_queue[r].pop(0)
-        decide(s, op)
+        decide(s, take_answered(s))
     if pages > 0:
         reclaim(s, pages)
+
+
+def take_answered(s: State) -> int:
+    """The next answered operation, taken from the queue of every rank."""
+    op = s.hit_queue[0][0]
+    for r in RANKS:
+        s.hit_queue[r].pop(0)
+    return op
 
 
 def decide(s: State, op: int) -> None:
@@ -295,14 +235,17 @@ def find_record(s: State, op: int) -> int:
 
 
 def allocate(s: State, op: int, hit: int) -> None:
-    """§3.6 queried -> allocated or revoked. Exactly the hit; else evict and retry; else the longest prefix that
-    fits."""
-    if s.free[0] < hit:
-        evict(s, hit - s.free[0])
-    pages = min(hit, s.free[0])
+    """§3.6 queried -> allocated or revoked. Exactly the hit; with eviction if need be; else the longest prefix that
+    fits.
+
+    Why: nothing is evicted before it is known to be enough, so that a refused operation leaves no trace.
+    """
+    pages = min(hit, s.free[0] + evictable_pages(s))
     if pages < THRESHOLD:
         revoke(s, op, NO_MEMORY)
     else:
+        if s.free[0] < pages:
+            evict(s, pages - s.free[0])
         grant(s, op, pages, hit)
 
 
@@ -314,20 +257,6 @@ def grant(s: State, op: int, pages: int, hit: int) -> None:
     for r in RANKS:
         s.free[r] -= pages
         s.buffer[r].append(op)
-
-
-def evict(s: State, missing: int) -> None:
-    """Unprotected host pages leave the tree, from the ends of the chains, until `missing` pages are freed or none is
-    left."""
-    left = missing
-    for chain in CHAINS:
-        out = min(left, s.resident[chain] - protected_depth(s, chain))
-        if out > 0:
-            left -= out
-            s.resident[chain] -= out
-            emit(s, ON_EVICTED, chain, out)
-            for r in RANKS:
-                s.free[r] += out
 
 
 def reclaim(s: State, pages: int) -> None:
@@ -349,8 +278,8 @@ def revoke(s: State, op: int, reason: int) -> None:
 def drop_record(s: State, op: int) -> None:
     """The scheduler forgets the operation: the anchor is unprotected, the span no longer accounted."""
     s.record[REQUEST_OF[op]] = NONE
-    s.protected[s.chain[op]][s.base[op]] -= 1
-    s.occupied -= span_of(s, op)
+    s.occupied -= s.span[op]
+    unprotect(s, op)
 
 
 # ---- §3.7 the IO thread, page by page
@@ -451,16 +380,6 @@ def may_end(s: State, op: int) -> bool:
     return is_complete(s, op) or (POLICY_NOW == TIMEOUT and s.waited[op] >= TIMEOUT_TICKS)
 
 
-def is_terminated(s: State, op: int) -> bool:
-    """The terminated flags, MAX-reduced."""
-    return any(s.stopped[r][op] for r in RANKS)
-
-
-def is_complete(s: State, op: int) -> bool:
-    """There is a plan, and every rank has counted all pages of it."""
-    return s.granted[op] > 0 and all(s.counted[r][op] == s.granted[op] for r in RANKS)
-
-
 def agreed_pages(s: State, op: int) -> int:
     """The prefix that landed on every rank: MIN of the counts."""
     return min(s.counted[r][op] for r in RANKS)
@@ -469,9 +388,8 @@ def agreed_pages(s: State, op: int) -> int:
 def publish(s: State, op: int, pages: int) -> None:
     """§3.8 -> fetched. The agreed prefix goes into the tree; pages the tree already has are freed at once, landed pages
     beyond the agreed ones go through the release queue, because their number differs between ranks."""
-    chain = s.chain[op]
-    known = min(pages, s.resident[chain] - s.base[op])
-    s.resident[chain] += pages - known
+    known = known_pages(s, op, pages)
+    attach(s, op, pages - known)
     for r in RANKS:
         s.free[r] += known
         s.releasing[r] += s.counted[r][op] - pages
@@ -548,54 +466,3 @@ def env_advance_clock(s: State) -> None:
     for op in OPS:
         if is_pending(s, op):
             s.waited[op] = min(TIMEOUT_TICKS, s.waited[op] + 1)
-
-
-# ---- §3.13 shared words
-
-
-def advance(s: State, op: int, trigger: int) -> None:
-    """The operation takes an edge of the life cycle; without such an edge its phase becomes `illegal`."""
-    s.phase[op] = AFTER[trigger][s.phase[op]]
-
-
-def span_of(s: State, op: int) -> int:
-    """The pages that the operation asked for."""
-    return LENGTH - s.base[op]
-
-
-def is_pending(s: State, op: int) -> bool:
-    """Queued, queried, terminated or allocated: the operation has not ended."""
-    return s.phase[op] in (QUEUED, QUERIED, TERMINATED, ALLOCATED)
-
-
-def is_ended(s: State, op: int) -> bool:
-    """Revoked or fetched."""
-    return s.phase[op] in (REVOKED, FETCHED)
-
-
-def is_travelling(s: State, op: int) -> bool:
-    """Some thread still has the operation in a queue."""
-    return any(op in s.query_queue[r] or op in s.hit_queue[r] or op in s.buffer[r] for r in RANKS)
-
-
-def protected_depth(s: State, chain: int) -> int:
-    """The deepest protected anchor of a chain: pages up to it stay."""
-    return max(depth if s.protected[chain][depth] > 0 else 0 for depth in DEPTHS)
-
-
-def held(s: State, rank: int, op: int) -> int:
-    """Pages that the operation holds on a rank."""
-    return max(0, s.granted[op] - s.given[rank][op])
-
-
-def retire(s: State, op: int) -> None:
-    """Not a step of the protocol: variables of an ended operation that nobody can read any more are reset."""
-    if is_ended(s, op) and not is_travelling(s, op) and all(s.given[r][op] == s.granted[op] for r in RANKS):
-        s.chain[op] = NONE
-        s.base[op] = 0
-        s.waited[op] = 0
-        s.granted[op] = 0
-        for r in RANKS:
-            s.stopped[r][op] = False
-            s.counted[r][op] = 0
-            s.given[r][op] = 0

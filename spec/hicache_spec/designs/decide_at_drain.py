@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .. import pipeline, properties
+from .. import outcomes, pipeline, properties, state, tree
 from ..language import Design
 
 DECIDE_AT_DRAIN = Design(
     name="decide_at_drain",
     summary="the scheduler decides at the drain; an operation is known by request id and attempt",
-    shape=pipeline.Pipeline,
-    modules=(pipeline, properties),
+    shape=state.Pipeline,
+    modules=(state, tree, pipeline, properties, outcomes),
     replaces={},
 )

@@ -6,7 +6,7 @@ A late answer of an earlier attempt then decides the fate of the next one (P11).
 from __future__ import annotations
 
 from ..language import State
-from ..pipeline import REQUEST_OF
+from ..state import REQUEST_OF
 from .decide_at_drain import DECIDE_AT_DRAIN
 
 
