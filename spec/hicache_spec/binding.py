@@ -11,6 +11,7 @@ import itertools
 import marshal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any
@@ -79,13 +80,18 @@ class BoundSpec:
         rules = design.rules()
         for rule in rules:
             check_rule(rule, design)
-        self.steps = [step for rule in rules if rule.kind == "action" for step in self._instances(rule)]
+        self._actions = [rule for rule in rules if rule.kind == "action"]
         self.invariants = self._properties(rules, "invariant")
         self.step_properties = self._properties(rules, "step")
         self.sometimes = self._properties(rules, "sometimes")
         self.live = self._properties(rules, "live")
         self._initial = [self._bind(r.function, r.name) for r in rules if r.kind == "initial"]
         self._quiescent = [p.holds for p in self._properties(rules, "quiescent")]
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Every instance of every action, in the order of the text."""
+        return [step for rule in self._actions for step in self._instances(rule)]
 
     # -- states
 

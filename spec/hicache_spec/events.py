@@ -1,4 +1,4 @@
-"""§3.0 The vocabulary of observable events.
+"""§3.14 The vocabulary of observable events.
 
 An implementation emits these under the same names; `op` is the operation (a request id and its attempt). Lockstep
 events come from the schedulers and are the same sequence on every rank; the others come from a rank's own threads.
@@ -55,3 +55,37 @@ THREAD = (
     ON_IO_RELEASED,
 )
 EVENTS = {kind.name: kind for kind in (*LOCKSTEP, *THREAD)}
+
+LOGGED_LOCKSTEP: dict[str, tuple[str, ...]] = {
+    "submitted": ("span", "base", "anchor"),
+    "declined": ("reason",),
+    "stopped": (),
+    "skipped": (),
+    "revoked": ("reason", "by", "evictable", "free"),
+    "allocated": ("pages", "hit", "evictable", "free"),
+    "fetched": ("pages", "known", "reason"),
+    "evicted": ("node", "pages"),
+    "written": ("node", "pages"),
+    "reclaimed": ("pages",),
+    "stored": ("node", "pages", "failed"),
+    "loaded": ("node", "pages"),
+    "closed": (),
+}
+"""What a scheduler logs, with the fields of each event beside the rank and the operation."""
+
+LOGGED_THREAD: dict[str, tuple[str, ...]] = {
+    "marked": ("reason", "counted"),
+    "query_taken": ("terminated",),
+    "query_asked": ("hit",),
+    "query_agreed": ("hit",),
+    "query_put": (),
+    "io_started": ("page",),
+    "io_landed": ("page",),
+    "io_uncounted": ("page",),
+    "io_failed": ("page", "reason"),
+    "io_released": ("page",),
+    "joined": ("group", "number", "call"),
+    "left": ("group", "number", "call"),
+    "died": ("thread", "error"),
+}
+"""What a rank's threads log. `joined` and `left` stand before and after each collective."""

@@ -111,7 +111,7 @@ class Type:
     names: tuple[str, ...] = ()
 
     def initial(self) -> Any:
-        """The value of a field that no `init` rule sets: NONE for an optional, else zero, False or empty."""
+        """The value of a field that no `initial` rule sets: NONE for an optional, else zero, False or empty."""
         if self.kind in ("queue", "set"):
             return []
         return False if self.kind == "flag" else (self.low if self.low < 0 else 0)

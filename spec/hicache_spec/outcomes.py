@@ -114,7 +114,7 @@ def sometimes_drain_takes_only_a_part(s: State, t: State) -> bool:
 
 @sometimes
 def sometimes_page_fails_on_one_rank(s: State, t: State) -> bool:
-    """§6.12 A page fails on one rank while another rank's flag is not set."""
+    """§6.12 A page fails on one rank while another rank does not yet know of it."""
     return any(any(emitted(t, ON_IO_FAILED, rank=r, op=op) for r in RANKS) and not all_stopped(t, op) for op in OPS)
 
 
@@ -149,19 +149,19 @@ def sometimes_terminated_before_the_agreement(s: State, t: State) -> bool:
 
 @sometimes
 def sometimes_everything_is_fetched(s: State, t: State) -> bool:
-    """§6.17 A whole span is published."""
+    """§6.17 A whole chain is published."""
     return any(emitted(t, ON_FETCHED, op=op, pages=LENGTH) for op in OPS)
 
 
 @sometimes
 def sometimes_a_part_is_fetched(s: State, t: State) -> bool:
-    """§6.18 A terminated operation publishes a part of what it was granted."""
+    """§6.18 An operation publishes a prefix that is not empty and shorter than a whole chain."""
     return any(any(emitted(t, ON_FETCHED, op=op, pages=n) for n in DEPTHS if 0 < n < LENGTH) for op in OPS)
 
 
 @sometimes
 def sometimes_nothing_is_fetched(s: State, t: State) -> bool:
-    """§6.19 An operation with memory ends with an empty prefix."""
+    """§6.19 An operation with memory publishes an empty prefix."""
     return any(emitted(t, ON_FETCHED, op=op, pages=0) for op in OPS)
 
 

@@ -287,7 +287,7 @@ def drop_record(s: State, op: int) -> None:
 
 @action(fairness="weak", rank=RANKS)
 def io_start_page(s: State, rank: int) -> None:
-    """§3.7 The IO thread begins to read the next page into its host page."""
+    """§3.7.1 The IO thread begins to read the next page into its host page."""
     require(len(s.buffer[rank]) > 0, "an operation waits for its pages")
     require(not s.writing[rank], "no page is being read")
     require(not s.stopped[rank][s.buffer[rank][0]], "the operation is not terminated")
@@ -297,7 +297,7 @@ def io_start_page(s: State, rank: int) -> None:
 
 @action(fairness="weak", rank=RANKS)
 def io_land_page(s: State, rank: int) -> None:
-    """§3.7 The bytes are in place; the page is counted if the operation is not terminated meanwhile.
+    """§3.7.2 The bytes are in place; the page is counted unless the operation was terminated meanwhile.
 
     Why: the count is what the scheduler publishes, so it follows the bytes and stops with the flag, under one lock.
     """
@@ -315,7 +315,7 @@ def io_land_page(s: State, rank: int) -> None:
 
 @action(rank=RANKS)
 def io_fail_page(s: State, rank: int) -> None:
-    """§3.7 allocated -> terminated. A page cannot be read on this rank (gone, short, wrong, or storage raised)."""
+    """§3.7.3 allocated -> terminated. A page cannot be read on this rank (gone, short, wrong, or storage raised)."""
     require(CHURN, "storage churns")
     require(s.writing[rank], "a page is being read")
     op = s.buffer[rank][0]
@@ -328,7 +328,7 @@ def io_fail_page(s: State, rank: int) -> None:
 
 @action(fairness="weak", rank=RANKS)
 def io_release_page(s: State, rank: int) -> None:
-    """§3.7 Of a terminated operation the IO thread puts the unread tail on the release queue, page by page.
+    """§3.7.4 The IO thread puts the unread tail of a terminated operation on the release queue, page by page.
 
     Why: only the IO thread knows that no page of the tail is still being written.
     """
@@ -402,10 +402,12 @@ def publish(s: State, op: int, pages: int) -> None:
 
 @action(request=REQUESTS)
 def sched_stop(s: State, request: int) -> None:
-    """§3.9 -> terminated. The caller stops waiting: the flag is set, the record stays until a poll or the drain."""
+    """§3.9 -> terminated. The caller stops waiting: the flag is set, the record stays until a poll or the drain.
+
+    Why no guard on the flag: a page that failed set it on one rank only, and a scheduler cannot ask the others.
+    """
     require(STOPS, "callers stop requests")
     require(s.record[request] != NONE, "the request has a pending operation")
-    require(not is_terminated(s, s.record[request]), "it is not terminated")
     op = s.record[request]
     terminate(s, op)
     emit(s, ON_STOPPED, op)

@@ -1,4 +1,4 @@
-"""§4, §5, §7 What must hold: invariants, step properties, liveness. P-numbers are the project's list."""
+"""§4, §5, §7 What must hold: invariants, step properties, liveness. The P-numbers are those of SPEC.md §9."""
 
 from __future__ import annotations
 
@@ -147,7 +147,8 @@ def inv_records_name_their_attempt(s: State) -> bool:
 
 @invariant
 def inv_rest_restores_the_pool(s: State) -> bool:
-    """§4.15 P15. At rest every host page is free or in the tree, no anchor is protected and nothing is accounted."""
+    """§4.15 P4, P14, P15. At rest every host page is free or in the tree, no anchor is protected and nothing is
+    accounted."""
     return not at_rest(s) or (
         s.occupied == 0
         and all(protected_depth(s, c) == 0 and s.protected[c][0] == 0 for c in CHAINS)
@@ -184,13 +185,13 @@ def step_published_landed_everywhere(s: State, t: State) -> bool:
 
 @step_property
 def step_aborted_is_not_published(s: State, t: State) -> bool:
-    """§5.3 P10. An operation revoked in this step added nothing to the tree."""
+    """§5.3 P10. A step that revokes an operation adds nothing to the tree."""
     return all(not newly(s, t, op, REVOKED) for op in OPS) or all(t.resident[c] <= s.resident[c] for c in CHAINS)
 
 
 @step_property
 def step_eviction_is_needed(s: State, t: State) -> bool:
-    """§5.4 P9. Pages are evicted only for operations that asked for more than was free, and get it."""
+    """§5.4 P9. Pages are evicted only if the answers taken ask for more than is free, and an operation is allocated."""
     return not any(emitted(t, ON_EVICTED, chain=c) for c in CHAINS) or (
         sum(s.hit[0][op] if is_taken(s, t, op) else 0 for op in OPS) > s.free[0]
         and any(newly(s, t, op, ALLOCATED) for op in OPS)
@@ -199,7 +200,7 @@ def step_eviction_is_needed(s: State, t: State) -> bool:
 
 @step_property
 def step_refusal_is_needed(s: State, t: State) -> bool:
-    """§5.5 P9. A single answer is refused for lack of memory only if no eviction could have made room."""
+    """§5.5 P9. A drain of one answer refuses it for lack of memory only if no eviction could have made room."""
     return (
         not any(emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY) for op in OPS)
         or len(s.hit_queue[0]) - len(t.hit_queue[0]) != 1
@@ -225,7 +226,7 @@ def step_ended_stays_ended(s: State, t: State) -> bool:
 
 @step_property
 def step_waits_for_the_verdict(s: State, t: State) -> bool:
-    """§5.8 P1, P5. A poll ends an operation only if it is terminated or its policy has what it waits for."""
+    """§5.8 P1, P5. A poll ends an operation only if it is terminated or complete, or its policy gives up waiting."""
     return all(
         not (newly(s, t, op, FETCHED) or emitted(t, ON_REVOKED, op=op, reason=WAS_STOPPED))
         or is_terminated(s, op)
@@ -290,7 +291,7 @@ def has_ended(s: State, op: int) -> bool:
 
 @leads_to(has_ended, op=OPS)
 def live_submitted_operations_end(s: State, op: int) -> bool:
-    """§7.1 P2. Every submitted operation ends."""
+    """§7.1 P2, P5, P31. Every submitted operation ends."""
     return is_pending(s, op)
 
 

@@ -1,0 +1,313 @@
+"""The reference implementation behind the adapter protocol: all ranks as threads of this process.
+
+A call runs on every rank at the same time, each on its own driver thread, and returns when all have answered. Answers
+that must agree and do not are a `Disagreement` (P7); a rank that waits for one that does not come is a `Desync`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from hicache_impl.audit import LOCKSTEP_KEYS
+from hicache_impl.cache import HiCache, open_rank
+from hicache_impl.config import CacheConfig
+from hicache_impl.content import page_content
+from hicache_impl.controller import Controller
+from hicache_impl.events import EventLog
+from hicache_impl.gated import GatedRuntime
+from hicache_impl.keys import PrefixKey, chain_hashes
+from hicache_impl.prefill import Prefill, prefill
+from hicache_impl.ranks import Desync, GroupAborted, Groups, solo_groups, thread_groups
+from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, ThreadRuntime
+from hicache_impl.storage import Storage, open_storage, storage_key
+from hicache_impl.storage.faults import Call, FaultyStorage
+
+T = TypeVar("T")
+
+CAPABILITIES = ("events", "stop", "tiers", "faults")
+GATED_CAPABILITIES = ("gates", "clock", "settle")
+
+
+class Disagreement(Exception):
+    """P7: ranks gave different answers to the same call."""
+
+
+class Reference:
+    """R ranks of the reference implementation, or of a faulty variant of it (`cache_class`, `controller_class`).
+
+    `storage`: what `open_storage` takes (a store of its own for each `reset`, shared by the ranks), one store for all
+    ranks, or one for each. Every rank sees it through a FaultyStorage, `faults[rank]`, that a test may script.
+    `config` may also be given to `reset`. Errors of every call: Disagreement, Desync, and what the cache raises; after
+    one of them only `reset` and `close` may be called.
+    """
+
+    def __init__(
+        self,
+        config: CacheConfig | Mapping[str, Any] | None = None,
+        storage: str | Storage | Sequence[Storage] = "memory",
+        runtime: GatedRuntime | ThreadRuntime | None = None,
+        *,
+        cache_class: type[HiCache] = HiCache,
+        controller_class: type[Controller] = Controller,
+        timeout_s: float = 60,
+    ) -> None:
+        self.runtime: Runtime = runtime if runtime is not None else GatedRuntime()
+        self.caches: list[HiCache] = []
+        self.faults: list[FaultyStorage] = []
+        self._storage = storage
+        self._cache_class = cache_class
+        self._controller_class = controller_class
+        self._timeout_s = timeout_s
+        self._logs: list[EventLog] = []
+        self._groups: list[Groups] = []
+        self._jobs: list[Queue] = []
+        self._drivers: list[Thread] = []
+        self._answers: Queue = self.runtime.queue()
+        self._owned: list[Storage] = []
+        self._calls = 0
+        if config is not None:
+            self.reset(config)
+
+    # --- the adapter protocol ------------------------------------------------------------------------------------
+
+    def capabilities(self) -> frozenset[str]:
+        """What else than the required calls can be used."""
+        gated = GATED_CAPABILITIES if isinstance(self.runtime, GatedRuntime) else ()
+        return frozenset((*CAPABILITIES, *gated))
+
+    def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
+        """Close what there is, and start empty caches for `config` (a mapping holds CacheConfig's fields)."""
+        with contextlib.suppress(Exception):
+            # What went wrong before was reported by the call that met it.
+            self.close()
+        self.config = config if isinstance(config, CacheConfig) else CacheConfig(**config)
+        ranks = self.config.ranks
+        self.faults = [FaultyStorage(store) for store in self._stores(ranks)]
+        self._logs = [EventLog(rank, self.runtime.lock) for rank in range(ranks)]
+        self._groups = thread_groups(ranks, self.runtime, self._logs) if ranks > 1 else [solo_groups(self._logs[0])]
+        self.caches = [
+            open_rank(
+                self.config,
+                self.faults[rank],
+                self._groups[rank],
+                self.runtime,
+                self._logs[rank],
+                cache_class=self._cache_class,
+                controller_class=self._controller_class,
+            )
+            for rank in range(ranks)
+        ]
+        self._answers = self.runtime.queue()
+        self._jobs = [self.runtime.queue() for _ in range(ranks)]
+        self._drivers = [self.runtime.thread(f"scheduler-{rank}", self._driver(rank)) for rank in range(ranks)]
+        for driver in self._drivers:
+            driver.start()
+
+    def submit(self, rid: str, tokens: Sequence[int]) -> dict[str, Any]:
+        """`accepted`, `reason` (why not), `attempt`, `base_pages`, `span_pages`."""
+        key = self.key(tokens)
+
+        def call(cache: HiCache) -> dict[str, Any]:
+            answer = cache.submit(rid, key)
+            return {
+                "accepted": answer.op is not None,
+                "reason": answer.reason,
+                "attempt": answer.attempt,
+                "base_pages": answer.base_pages,
+                "span_pages": answer.span_pages,
+            }
+
+        return self._agreed("submit", call)
+
+    def abort(self, rid: str) -> bool:
+        """Whether there was an operation to abort."""
+        return self._agreed("abort", lambda cache: cache.abort(rid))
+
+    def stop(self, rid: str) -> bool:
+        """Whether there was an operation to stop."""
+        return self._agreed("stop", lambda cache: cache.stop(rid))
+
+    def poll(self, rids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """By request id: `ready`, and how its operation ended by this poll: `state`, `reason`, `pages`, `known`."""
+        polls = self._agreed("poll", lambda cache: cache.poll(rids))
+        return {
+            rid: {"ready": p.ready, "state": p.state, "reason": p.reason, "pages": p.pages, "known": p.known}
+            for rid, p in polls.items()
+        }
+
+    def tick(self) -> None:
+        """One turn of every scheduler's loop."""
+        self._agreed("tick", lambda cache: cache.tick())
+
+    def observe(self) -> dict[str, Any]:
+        """What is equal on all ranks (audit.LOCKSTEP_KEYS), and under `ranks` what each rank observes."""
+        ranks = self._all("observe", lambda cache: cache.observe())
+        shared = [{key: seen[key] for key in LOCKSTEP_KEYS} for seen in ranks]
+        return {**_same("observe", shared), "ranks": ranks}
+
+    def settle(self) -> None:
+        """Return when no thread has anything left to do (held threads aside)."""
+        if isinstance(self.runtime, GatedRuntime):
+            self.runtime.wait_idle(self._timeout_s)
+        else:
+            self._all("settle", lambda cache: cache.controller.settle(self._timeout_s))
+
+    def logs(self) -> list[EventLog]:
+        """One a rank."""
+        return self._logs
+
+    def close(self) -> None:
+        """End all threads, also those that are held or wait for a rank that will not come. May be called twice."""
+        if isinstance(self.runtime, GatedRuntime):
+            self.runtime.release_all()
+        if not self._drivers:
+            return
+        jobs, drivers = self._jobs, self._drivers
+        try:
+            self._all("close", lambda cache: cache.close())
+        finally:
+            for queue in jobs:
+                queue.put(None)
+            for driver in drivers:
+                driver.join(self._timeout_s)
+            self._jobs, self._drivers = [], []
+            for store in self._owned:
+                store.close()
+            self._owned = []
+
+    # --- beyond the protocol -------------------------------------------------------------------------------------
+
+    def prefill(self, tokens: Sequence[int]) -> Prefill:
+        """Match, load back, compute and insert, as a model would."""
+        key = self.key(tokens)
+        return self._agreed("prefill", lambda cache: prefill(cache, key))
+
+    def hold(self, gate: str, rank: int) -> None:
+        """Threads of this rank stop at this gate from now on. ValueError: no such gate."""
+        self._gated().hold(gate, rank)
+
+    def release_all(self) -> None:
+        """Every gate is open, and stays open."""
+        self._gated().release_all()
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock of a gated runtime."""
+        self._gated().advance(seconds)
+
+    def break_storage(self, rank: int, call: Call, how: Literal["raise", "miss", "short"]) -> None:
+        """From now on the store that this rank sees fails in this call, until `heal_storage`."""
+        faulty = self.faults[rank]
+        {"raise": faulty.raise_on, "miss": faulty.miss, "short": faulty.short}[how](call)
+
+    def heal_storage(self) -> None:
+        """The stores of all ranks work again."""
+        for faulty in self.faults:
+            faulty.heal()
+
+    def _gated(self) -> GatedRuntime:
+        if not isinstance(self.runtime, GatedRuntime):
+            raise TypeError("gates and the clock need a GatedRuntime")
+        return self.runtime
+
+    def evict_device(self, pages: int) -> int:
+        """Make the device forget; returns pages."""
+        return self._agreed("evict_device", lambda cache: cache.evict_device(pages))
+
+    def quiesce(self) -> None:
+        """Tick until nothing is on its way; not while a gate is held."""
+        self._agreed("quiesce", lambda cache: cache.quiesce(self._timeout_s))
+
+    def audit(self) -> list[str]:
+        """What is wrong on any rank, at quiescence."""
+        found = self._all("audit", lambda cache: cache.audit())
+        return [f"rank {rank}: {problem}" for rank, problems in enumerate(found) for problem in problems]
+
+    def counters(self) -> list[dict[str, Any]]:
+        """The counters of each rank, with `storage_errors` by call."""
+        return [
+            {**cache.counters.as_dict(), "storage_errors": dict(cache.controller.storage_errors)}
+            for cache in self.caches
+        ]
+
+    def key(self, tokens: Sequence[int], namespace: str | None = None) -> PrefixKey:
+        """The key of all whole pages of `tokens`, in the configured namespace or another."""
+        chosen = self.config.namespace if namespace is None else namespace
+        return PrefixKey.from_tokens(tokens, self.config.page_size, chosen)
+
+    def storage_keys(self, tokens: Sequence[int], rank: int, namespace: str | None = None) -> list[str]:
+        """What the store calls the pages of `tokens` on this rank."""
+        hashes = chain_hashes(self.key(tokens, namespace))
+        return [storage_key(page_hash, rank, self.config.ranks) for page_hash in hashes]
+
+    def store(self, tokens: Sequence[int], namespace: str | None = None) -> None:
+        """Put the pages of `tokens` into the store of every rank, as an earlier run, or another model, would have."""
+        hashes = chain_hashes(self.key(tokens, namespace))
+        for rank, faulty in enumerate(self.faults):
+            pages = [page_content(h, rank, self.config.layers, self.config.layer_bytes) for h in hashes]
+            faulty.inner.put(self.storage_keys(tokens, rank, namespace), pages)
+
+    # --- driving the ranks ---------------------------------------------------------------------------------------
+
+    def _stores(self, ranks: int) -> list[Storage]:
+        if isinstance(self._storage, str):
+            store = open_storage(self._storage)
+            self._owned = [store]
+            return [store] * ranks
+        stores: list[Any] = list(self._storage) if isinstance(self._storage, Sequence) else [self._storage] * ranks
+        if len(stores) != ranks:
+            raise ValueError(f"{len(stores)} stores for {ranks} ranks")
+        return stores
+
+    def _driver(self, rank: int) -> Callable[[], None]:
+        jobs, answers, groups, cache = self._jobs[rank], self._answers, self._groups[rank], self.caches[rank]
+
+        def run() -> None:
+            while (job := jobs.get()) is not None:
+                number, call = job
+                try:
+                    answer = call(cache)
+                except BaseException as error:
+                    # The others may be waiting for this rank in a collective.
+                    groups.abort(f"rank {rank} failed: {error!r}")
+                    answer = error
+                answers.put((number, rank, answer))
+
+        return run
+
+    def _all(self, name: str, call: Callable[[HiCache], T]) -> list[T]:
+        """The answers by rank; the first error that is not the consequence of another rank's."""
+        if not self._drivers:
+            raise RuntimeError(f"{name} before reset, or after close")
+        self._calls += 1
+        for jobs in self._jobs:
+            jobs.put((self._calls, call))
+        answers: dict[int, Any] = {}
+        stalled: Stalled | None = None
+        while len(answers) < len(self._jobs):
+            try:
+                number, rank, answer = self.runtime.collect(self._answers, self._timeout_s)
+                if number == self._calls:  # not the late answer to a call that was given up
+                    answers[rank] = answer
+            except Stalled as error:
+                if stalled is not None:
+                    raise
+                stalled = error
+                for groups in self._groups:
+                    groups.abort(f"{name} does not come to an end")
+        if stalled is not None:
+            raise Desync(f"P7 {name}: some rank waits for another that does not come: {stalled}")
+        errors = [answer for answer in answers.values() if isinstance(answer, BaseException)]
+        if errors:
+            raise min(errors, key=lambda error: isinstance(error, GroupAborted))
+        return [answers[rank] for rank in range(len(answers))]
+
+    def _agreed(self, name: str, call: Callable[[HiCache], T]) -> T:
+        return _same(name, self._all(name, call))
+
+
+def _same(name: str, answers: Sequence[T]) -> T:
+    if any(answer != answers[0] for answer in answers):
+        raise Disagreement(f"P7 {name}: {dict(enumerate(answers))}")
+    return answers[0]

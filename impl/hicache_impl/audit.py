@@ -1,0 +1,108 @@
+"""Looking at one rank from outside: what can be observed at any time, and what must hold at quiescence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hicache_impl.content import page_content
+from hicache_impl.tensor_pool import TensorPool
+
+if TYPE_CHECKING:
+    from hicache_impl.ledger import Ledger
+
+LOCKSTEP_KEYS = (
+    "free_pages",
+    "resident_pages",
+    "evictable_pages",
+    "occupied_pages",
+    "host_refs",
+    "device_free_pages",
+    "device_resident_pages",
+    "operations",
+)
+"""The keys of `observe` that are equal on all ranks whenever their schedulers have made the same calls."""
+
+
+def observe(cache: Ledger) -> dict[str, Any]:
+    """Counts in pages. Equal on all ranks: LOCKSTEP_KEYS. A rank's own, and moving while its threads work:
+    `releasing_pages` (in the release queue), `live` ((request id, attempt) -> state), `counted` (-> pages that landed),
+    `queues` (name -> length).
+    """
+    operations = {op.id: op for op in cache.records.values()}
+    queues = cache.controller.queue_lengths()
+    return {
+        "free_pages": cache.host.allocator.available,
+        "resident_pages": cache.tree.host_pages_resident(),
+        "evictable_pages": cache.tree.evictable_host_pages(),
+        "occupied_pages": cache.occupied_pages,
+        "host_refs": sum(node.host_ref for node in cache.tree.protected.values()),
+        "device_free_pages": cache.device.allocator.available,
+        "device_resident_pages": cache.tree.device_pages_resident(),
+        # Host pages that each live operation was granted (0: none yet).
+        "operations": {op_id: op.granted_pages for op_id, op in operations.items()},
+        "releasing_pages": queues["release"],
+        "live": {op_id: op.state for op_id, op in operations.items()},
+        "counted": {op_id: op.counted_pages for op_id, op in operations.items()},
+        "queues": queues,
+    }
+
+
+def audit(cache: Ledger) -> list[str]:
+    """One line for each thing that is wrong, by property. At quiescence only: no live operation, nothing queued.
+
+    Locks that callers hold are theirs and no finding, nor are device pages that they own.
+    """
+    problems = [f"not quiescent: {name} queue holds {n}" for name, n in cache.controller.queue_lengths().items() if n]
+    problems += [f"P2 {op} is still live" for op in cache.records.values()]
+    problems += cache.tree.audit()
+    unowned = unowned_host_pages(cache)
+    if unowned:
+        problems.append(f"P4 host pages {unowned} are neither free nor in the tree")
+    in_tree = {page for node in cache.tree.nodes() for page in node.host or ()}
+    if stray := in_tree - set(cache.host.allocator.allocated_pages()):
+        problems.append(f"P13 host pages {sorted(stray)} are in the tree and free")
+    if cache.host.allocator.writing:
+        problems.append(f"P18 {cache.host.allocator.writing} host pages still have a writer")
+    if cache.occupied_pages:
+        problems.append(f"P8 {cache.occupied_pages} pages are occupied and no operation is pending")
+    host_refs = {node.id: node.host_ref for node in cache.tree.protected.values()}
+    if host_refs:
+        problems.append(f"P14 host references are left on nodes {host_refs}")
+    problems += audit_bytes(cache)
+    if cache.controller.failure is not None:
+        problems.append(f"P31 a worker died: {cache.controller.failure!r}")
+    return problems
+
+
+def audit_bytes(cache: Ledger) -> list[str]:
+    """P6, P30: every page in the tree, on host and on device, holds the bytes that its hash says."""
+    problems: list[str] = []
+    for node in cache.tree.nodes():
+        problems += check_bytes(cache, node.hashes, node.host or (), cache.host, f"host pages of {node}")
+        problems += check_bytes(cache, node.hashes, node.device or (), cache.device, f"device pages of {node}")
+    return problems
+
+
+def check_bytes(
+    cache: Ledger, hashes: Sequence[bytes], pages: Sequence[int], pool: TensorPool, where: str
+) -> list[str]:
+    """At most one line, with the positions of the pages that do not hold what their hashes say; counts the pages."""
+    cache.counters.pages_verified += len(pages)
+    config = cache.config
+    wrong = [
+        index
+        for index, (page_hash, page) in enumerate(zip(hashes, pages, strict=False))
+        if not torch.equal(
+            pool.view(page).cpu(), page_content(page_hash, cache.rank, config.layers, config.layer_bytes)
+        )
+    ]
+    return [f"P6 wrong bytes in {where}, at {wrong}"] if wrong else []
+
+
+def unowned_host_pages(cache: Ledger) -> list[int]:
+    """Host pages that are allocated and not in the tree."""
+    in_tree = {page for node in cache.tree.nodes() for page in node.host or ()}
+    return [page for page in cache.host.allocator.allocated_pages() if page not in in_tree]

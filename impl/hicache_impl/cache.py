@@ -1,0 +1,322 @@
+"""HiCache: the scheduler's side of one rank.
+
+Every rank makes the same calls in the same order. A call that needs the other ranks makes a number of collectives that
+depends only on what all ranks know, and never one inside a loop over requests.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hicache_impl import audit, events
+from hicache_impl.config import CacheConfig
+from hicache_impl.controller import Controller, WorkerDied
+from hicache_impl.device_pool import DevicePool
+from hicache_impl.drain import Drain
+from hicache_impl.events import Log, NullLog
+from hicache_impl.host_pool import HostPool
+from hicache_impl.keys import PrefixKey
+from hicache_impl.ledger import Pools
+from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
+from hicache_impl.ranks import Groups
+from hicache_impl.runtime import Runtime
+from hicache_impl.storage import Storage
+from hicache_impl.tiers import Tiers
+from hicache_impl.trees.hiradix import HiRadixTree
+from hicache_impl.trees.node import Match
+
+PENDING = "pending"
+ANCHOR = "anchor"
+TOO_SHORT = "too_short"
+LIMITED = "limited"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The answer to `submit`: an operation, or the reason why there is none. `attempt` is what it has or would have."""
+
+    op: Operation | None
+    reason: str | None
+    attempt: int
+    base_pages: int
+    span_pages: int
+
+
+@dataclass(frozen=True)
+class Poll:
+    """The answer to `poll` for one request.
+
+    `ready`: do not wait any longer. `state` and `reason`: how its operation ended by this very poll; None when it had
+    none. `pages` were published, `known` of them were in the tree already.
+    """
+
+    ready: bool
+    state: str | None = None
+    reason: str | None = None
+    pages: int = 0
+    known: int = 0
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What all ranks together say of one operation, each flag MAX-reduced."""
+
+    not_ready: bool
+    terminated: bool
+    incomplete: bool
+
+    @property
+    def ready(self) -> bool:
+        return self.terminated or not self.not_ready
+
+
+class HiCache(Drain, Tiers):
+    """The cache of one rank. Errors of every call: WorkerDied; Desync and GroupAborted from collectives."""
+
+    # What it is made of; variants replace them.
+    operation_class: ClassVar[type[Operation]] = Operation
+    tree_class: ClassVar[type[HiRadixTree]] = HiRadixTree
+
+    _closed = False
+
+    def start(self) -> None:
+        """Start the worker threads."""
+        self.controller.start()
+
+    # --- prefetch ------------------------------------------------------------------------------------------------
+
+    def submit(self, rid: str, key: PrefixKey) -> Submission:
+        """Ask for the part of `key` that is in no tier above storage. A declined submission changes nothing."""
+        self.controller.check_alive()
+        attempt = self.attempts.get(rid, 0) + 1
+        if rid in self.records:
+            return self._decline(rid, attempt, PENDING, 0, len(key))
+        match = self.tree.match(key)
+        base = len(match.device_pages) + len(match.host_pages)
+        reason = self._why_declined(match, len(key) - base)
+        if reason is not None:
+            return self._decline(rid, attempt, reason, base, len(key) - base)
+        op = self.operation_class(
+            rid,
+            attempt,
+            key.after(base),
+            anchor=match.host_node,
+            parent_hash=self.tree.chain_parent(match.host_node),
+            base_pages=base,
+            submitted_at=self.runtime.now(),
+            log=self.log,
+            lock=self.runtime.lock(),
+        )
+        self.attempts[rid] = attempt
+        self.records[rid] = op
+        self._protect_anchor(op)
+        self._occupy(op)
+        self.log.emit(events.SUBMITTED, op.id, span=op.span_pages, base=base, anchor=op.anchor.id)
+        self.controller.prefetch_queue.put(op)
+        return Submission(op, None, attempt, base, op.span_pages)
+
+    def _why_declined(self, match: Match, span_pages: int) -> str | None:
+        if match.host_node.host is None:
+            # Pages published below a node that is not backed up could not be reached after its device eviction.
+            return ANCHOR
+        if span_pages < self.config.threshold_pages:
+            return TOO_SHORT
+        if self.occupied_pages >= self.config.limit_pages:
+            return LIMITED
+        return None
+
+    def _decline(self, rid: str, attempt: int, reason: str, base: int, span: int) -> Submission:
+        self.counters.declined[reason] += 1
+        self.log.emit(events.DECLINED, (rid, attempt), reason=reason)
+        return Submission(None, reason, attempt, base, span)
+
+    def poll(self, rids: Iterable[str]) -> dict[str, Poll]:
+        """Which requests need not wait any longer; an operation whose time has come ends here.
+
+        One collective, and one more when some operation has memory to publish, for all requests together.
+        """
+        self.controller.check_alive()
+        asked = list(dict.fromkeys(rids))
+        polls = {rid: Poll(ready=True) for rid in asked}
+        live = [self.records[rid] for rid in asked if rid in self.records]
+        to_publish: list[tuple[Operation, str]] = []
+        for op, verdict in zip(live, self._agree_verdicts(live), strict=True):
+            if not verdict.ready:
+                polls[op.rid] = Poll(ready=False)
+            elif op.has_memory:
+                to_publish.append((op, self._end_reason(op, verdict)))
+            else:
+                self._revoke(op, STOP, "poll")
+                polls[op.rid] = Poll(True, REVOKED, STOP)
+        counted = [op.mark(reason) for op, reason in to_publish]
+        for (op, reason), count, agreed in zip(to_publish, counted, self._agree_counted(counted), strict=True):
+            polls[op.rid] = self._publish(op, agreed, count, reason)
+        return polls
+
+    def _agree_verdicts(self, ops: Sequence[Operation]) -> list[_Verdict]:
+        """MAX over ranks: one rank that waits makes all wait, one rank that must stop makes all stop.
+
+        Called with no operations too, so that ranks that differ in what they hold meet here and not later.
+        """
+        flags: list[int] = []
+        for op in ops:
+            flags += [not self._is_ready(op), op.is_terminated, not op.is_complete]
+        agreed = [bool(flag) for flag in self.groups.sched.all_max([int(flag) for flag in flags])]
+        return [_Verdict(*agreed[i : i + 3]) for i in range(0, len(agreed), 3)]
+
+    def _is_ready(self, op: Operation) -> bool:
+        """Whether, by the policy and as far as this rank knows, there is nothing to wait for."""
+        if self.config.policy == "best_effort":
+            return True
+        if self.config.policy == "timeout" and self._is_late(op):
+            return True
+        return op.is_complete
+
+    def _is_late(self, op: Operation) -> bool:
+        return self.runtime.now() - op.submitted_at > self.config.timeout_s(op.span_pages)
+
+    def _end_reason(self, op: Operation, verdict: _Verdict) -> str:
+        """Why it ends, from what all ranks know."""
+        if verdict.terminated:
+            return STOP if op.stop_asked else FAILED_PAGE
+        return POLICY if verdict.incomplete else COMPLETE
+
+    def _agree_counted(self, counted: list[int]) -> list[int]:
+        """MIN over ranks of what landed: a page is published only where it is filled everywhere."""
+        return self.groups.sched.all_min(counted) if counted else []
+
+    def _publish(self, op: Operation, agreed: int, counted: int, reason: str) -> Poll:
+        """Allocated or terminated -> fetched: the agreed prefix becomes part of the tree, the rest goes back."""
+        published = self.tree.insert_host(
+            op.anchor, op.key.pages[:agreed], op.hashes[:agreed], list(op.host_pages[:agreed])
+        )
+        # At once, because what is known is the same on every rank.
+        self.host.allocator.free(published.known_pages)
+        known = len(published.known_pages)
+        op.fetch(agreed, known, reason)
+        self._release_unagreed(op, agreed, counted)
+        self.counters.fetched[reason] += 1
+        self.counters.known_pages += known
+        self.counters.hit_pages["storage"] += agreed - known
+        self._leave(op)
+        return Poll(True, FETCHED, reason, agreed, known)
+
+    def _release_unagreed(self, op: Operation, agreed: int, counted: int) -> None:
+        """What landed here but not everywhere; the IO thread gives up the rest, so no page is released twice.
+
+        By the queue and not at once, because this number differs from rank to rank.
+        """
+        self._release_pages(op.host_pages[agreed:counted])
+
+    def stop(self, rid: str) -> bool:
+        """The request waits no longer: its operation ends at the next drain or poll. False: there is none to stop."""
+        self.controller.check_alive()
+        op = self.records.get(rid)
+        return op is not None and op.ask_stop()
+
+    def abort(self, rid: str) -> bool:
+        """The request is gone: nothing is published. False: it has no operation."""
+        self.controller.check_alive()
+        op = self.records.get(rid)
+        if op is None:
+            return False
+        if op.has_memory:
+            counted = op.mark(ABORT)
+            # Why: no rank gives pages back while another may still decide by the same operation.
+            self.groups.sched.barrier()
+            self._revoke(op, ABORT, "abort")
+            self._release_unagreed(op, 0, counted)
+        else:
+            self._revoke(op, ABORT, "abort")
+        return True
+
+    # --- the whole -----------------------------------------------------------------------------------------------
+
+    def quiesce(self, timeout_s: float = 60) -> None:
+        """Tick until no rank has anything on its way. Stalled: a worker does not come to rest.
+
+        Live operations stay, because only a poll or an abort ends them. For runs without held gates.
+        """
+        pending = True
+        while pending:
+            self.controller.settle(timeout_s)
+            self.tick()
+            lengths = self.controller.queue_lengths().values()
+            pending = bool(self.groups.sched.all_max([sum(lengths) + len(self.backups)])[0])
+
+    def observe(self) -> dict[str, Any]:
+        """What can be seen from outside (see audit.observe)."""
+        return audit.observe(self)
+
+    def audit(self) -> list[str]:
+        """What is wrong, at quiescence; one line each, empty when all is well (see audit.audit)."""
+        return audit.audit(self)
+
+    def close(self, timeout_s: float = 10) -> None:
+        """End the threads and give back every page that no tree node holds. A second call does nothing.
+
+        WorkerDied: a worker had died before, or does not end; everything that can be is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.log.emit(events.CLOSED)
+        for op in self.records.values():
+            op.cancel()
+        stuck = self.controller.close(timeout_s)
+        for op in list(self.records.values()):
+            self._forget(op)
+        for node in self.backups.values():
+            self.tree.unprotect_host(node)
+        self.backups.clear()
+        for queue_ in (self.controller.hit_queue, self.controller.host_release_queue, self.controller.ack_backup_queue):
+            _empty(queue_)
+        if not stuck:
+            # A worker that still runs may write into a page; its pages are then better lost than reused.
+            self.host.allocator.free(audit.unowned_host_pages(self))
+        self.controller.check_alive()
+        if stuck:
+            raise WorkerDied(f"rank {self.rank}: {', '.join(stuck)} did not end")
+
+
+def _empty(queue_: Any) -> None:
+    try:
+        while True:
+            queue_.get(timeout=0)
+    except queue.Empty:
+        pass
+
+
+def open_rank(
+    config: CacheConfig,
+    storage: Storage,
+    groups: Groups,
+    runtime: Runtime,
+    log: Log | None = None,
+    *,
+    cache_class: type[HiCache] = HiCache,
+    controller_class: type[Controller] = Controller,
+) -> HiCache:
+    """A started cache for `groups.rank`, with new pools and an empty tree. ValueError: the groups have another size."""
+    if groups.size != config.ranks:
+        raise ValueError(f"ranks is {config.ranks}, the group has {groups.size}")
+    pools = Pools(HostPool.from_config(config), DevicePool.from_config(config))
+    cache = cache_class(
+        config,
+        groups.rank,
+        cache_class.tree_class(config.namespace),
+        pools,
+        storage,
+        groups,
+        runtime,
+        log if log is not None else NullLog(),
+        controller_class,
+    )
+    cache.start()
+    return cache
+
+
+__all__ = ["HiCache", "Poll", "Submission", "open_rank"]

@@ -1,0 +1,96 @@
+"""The drain: what the scheduler decides about each hit, reclaimed page and ack, in queue order, on every rank."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hicache_impl import events
+from hicache_impl.controller import BackupAck
+from hicache_impl.ledger import Ledger
+from hicache_impl.operation import BELOW_THRESHOLD, NO_MEMORY, STOP, Operation
+
+Decision = Literal["skip", "stopped", "below_threshold", "grant"]
+
+
+class Drain(Ledger):
+    """The scheduler's side of the three queues that workers fill."""
+
+    def tick(self) -> None:
+        """Drain what every rank has: hits, then released pages, then backup acks. One collective.
+
+        To be called on every turn of the scheduler's loop, whether there is a batch to run or not.
+        """
+        self.controller.check_alive()
+        hits, releases, acks = self._agree_lengths()
+        for _ in range(hits):
+            self._drain_hit(self.controller.hit_queue.get())
+        self._drain_releases(releases)
+        for _ in range(acks):
+            self._drain_ack(self.controller.ack_backup_queue.get())
+
+    def _agree_lengths(self) -> list[int]:
+        """Why MIN: a rank whose threads are ahead must not change its pools before the others can."""
+        queues = (
+            self.controller.hit_queue,
+            self.controller.host_release_queue,
+            self.controller.ack_backup_queue,
+        )
+        return self.groups.sched.all_min([queue.qsize() for queue in queues])
+
+    def _drain_hit(self, op: Operation) -> None:
+        decision = self._decide(op)
+        if decision == "skip":
+            self.log.emit(events.SKIPPED, op.id)
+            self.counters.skipped += 1
+        elif decision == "stopped":
+            self._revoke(op, STOP, "drain")
+        elif decision == "below_threshold":
+            self._revoke(op, BELOW_THRESHOLD, "drain")
+        else:
+            self._grant(op)
+
+    def _decide(self, op: Operation) -> Decision:
+        """What to do with a hit. An operation is known by its attempt: an older one of the same request is skipped."""
+        if self.records.get(op.rid) is not op:
+            return "skip"
+        if op.is_terminated:
+            return "stopped"
+        if op.hit_pages < self.config.threshold_pages:
+            return "below_threshold"
+        return "grant"
+
+    def _grant(self, op: Operation) -> None:
+        """Exactly the hit; else as much of it as can be had; else nothing.
+
+        Why nothing is evicted before it is known to be enough: a refused operation leaves no trace.
+        """
+        pages = self._plan_grant(op)
+        if pages < self.config.threshold_pages:
+            self._revoke(op, NO_MEMORY, "drain")
+            return
+        self._make_room(pages)
+        host_pages = self.host.allocator.alloc(pages)
+        if host_pages is None:
+            self._revoke(op, NO_MEMORY, "drain")
+            return
+        self.counters.shortened += pages < op.hit_pages
+        op.allocate(host_pages, evictable=self.tree.evictable_host_pages(), free=self.host.allocator.available)
+        self.controller.prefetch_buffer.put(op)
+
+    def _plan_grant(self, op: Operation) -> int:
+        """Pages to grant: sized by the hit, never by the request."""
+        return min(op.hit_pages, self._obtainable_pages())
+
+    def _drain_releases(self, count: int) -> None:
+        if not count:
+            return
+        self.host.allocator.free([self.controller.host_release_queue.get() for _ in range(count)])
+        self.counters.reclaimed_pages += count
+        self.log.emit(events.RECLAIMED, pages=count)
+
+    def _drain_ack(self, ack: BackupAck) -> None:
+        job = ack.job
+        self.tree.unprotect_host(self.backups.pop(job))
+        self.counters.stored_pages += len(job.host_pages) - ack.failed_pages
+        self.counters.unstored_pages += ack.failed_pages
+        self.log.emit(events.STORED, node=job.node.id, pages=len(job.host_pages), failed=ack.failed_pages)

@@ -1,0 +1,151 @@
+"""What the scheduler of one rank keeps: records, host memory, references and counts; and the one way out for an op.
+
+Only the scheduler's thread comes here. Ranks make the same calls in the same order, so everything in a ledger but the
+page numbers is equal on all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from hicache_impl import events
+from hicache_impl.config import CacheConfig
+from hicache_impl.controller import BackupJob, Controller
+from hicache_impl.device_pool import DevicePool
+from hicache_impl.events import Log
+from hicache_impl.host_pool import HostPool
+from hicache_impl.operation import Operation, RevokedBy
+from hicache_impl.ranks import Groups
+from hicache_impl.runtime import Runtime
+from hicache_impl.storage import Storage
+from hicache_impl.trees.hiradix import HiRadixTree
+from hicache_impl.trees.node import Node
+
+
+@dataclass(frozen=True)
+class Pools:
+    """The two pools of one rank."""
+
+    host: HostPool
+    device: DevicePool
+
+
+def _counter() -> Counter[str]:
+    return Counter()
+
+
+@dataclass
+class Counters:
+    """What happened so far. Operations by final state and reason; the rest in pages, or in times where it says so.
+
+    `passed_terminated` counts operations. `hit_pages` by tier: what `prefill` found on device and on host, and what
+    prefetches published that was not known before.
+    """
+
+    fetched: Counter[str] = field(default_factory=_counter)
+    revoked: Counter[str] = field(default_factory=_counter)
+    declined: Counter[str] = field(default_factory=_counter)
+    hit_pages: Counter[str] = field(default_factory=_counter)
+    skipped: int = 0
+    shortened: int = 0
+    passed_terminated: int = 0
+    known_pages: int = 0
+    reclaimed_pages: int = 0
+    evicted_pages: int = 0
+    written_pages: int = 0
+    stored_pages: int = 0
+    unstored_pages: int = 0
+    loaded_pages: int = 0
+    pages_verified: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dictionaries and numbers."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
+
+
+class Ledger:
+    """The state of one rank's scheduler, with the steps that keep it balanced.
+
+    `attempts` remembers the last attempt of every request id ever seen: two operations never share (id, attempt).
+    """
+
+    def __init__(
+        self,
+        config: CacheConfig,
+        rank: int,
+        tree: HiRadixTree,
+        pools: Pools,
+        storage: Storage,
+        groups: Groups,
+        runtime: Runtime,
+        log: Log,
+        controller_class: type[Controller] = Controller,
+    ) -> None:
+        self.config = config
+        self.rank = rank
+        self.tree = tree
+        self.host = pools.host
+        self.device = pools.device
+        self.storage = storage
+        self.groups = groups
+        self.runtime = runtime
+        self.log = log
+        self.controller = controller_class(config, rank, pools.host, storage, groups.query, runtime, log)
+        self.records: dict[str, Operation] = {}
+        self.attempts: dict[str, int] = {}
+        self.backups: dict[BackupJob, Node] = {}
+        self.occupied_pages = 0
+        self.counters = Counters()
+
+    def _protect_anchor(self, op: Operation) -> None:
+        """The node under which the pages will hang keeps its host value, and so do those above it."""
+        self.tree.protect_host(op.anchor)
+
+    def _unprotect_anchor(self, op: Operation) -> None:
+        self.tree.unprotect_host(op.anchor)
+
+    def _occupy(self, op: Operation) -> None:
+        self.occupied_pages += op.span_pages
+
+    def _vacate(self, op: Operation) -> None:
+        self.occupied_pages -= op.span_pages
+
+    def _forget(self, op: Operation) -> None:
+        """Nothing of the operation stays but pages that are on their way to the release queue."""
+        del self.records[op.rid]
+        self._unprotect_anchor(op)
+        self._vacate(op)
+
+    def _leave(self, op: Operation) -> None:
+        """The operation reached a final state."""
+        self.counters.passed_terminated += op.is_terminated
+        self._forget(op)
+
+    def _revoke(self, op: Operation, reason: str, by: RevokedBy) -> None:
+        """any state without memory, or an aborted operation -> revoked."""
+        op.revoke(reason, by, evictable=self.tree.evictable_host_pages(), free=self.host.allocator.available)
+        self.counters.revoked[reason] += 1
+        self._leave(op)
+
+    def _obtainable_pages(self) -> int:
+        """Host pages that are free or that an eviction would free."""
+        return self.host.allocator.available + self.tree.evictable_host_pages()
+
+    def _make_room(self, pages: int) -> None:
+        """Evict host pages until `pages` are free; the caller asked first whether that many can be had."""
+        missing = pages - self.host.allocator.available
+        if missing > 0:
+            self.host.allocator.free(self.tree.evict_host(missing, self._on_evict_host))
+
+    def _on_evict_host(self, node: Node) -> None:
+        self.log.emit(events.EVICTED, node=node.id, pages=len(node))
+        self.counters.evicted_pages += len(node)
+
+    def _release_pages(self, pages: Sequence[int]) -> None:
+        """Put pages on the release queue, from where all ranks take the same number at a time."""
+        for page in pages:
+            self.controller.host_release_queue.put(page)

@@ -1,0 +1,20 @@
+"""Faulty variants of the implementation: the proof that each check of it can fail. Nothing in the product imports them.
+
+Each is named for its fault and made by subclassing one part; `MUTANTS` lists them all.
+"""
+
+from __future__ import annotations
+
+from hicache_impl.mutants.abort import ABORTS
+from hicache_impl.mutants.drain import DRAIN
+from hicache_impl.mutants.io import IO
+from hicache_impl.mutants.mutant import ImplMutant
+from hicache_impl.mutants.poll import POLL
+from hicache_impl.mutants.query import QUERY
+from hicache_impl.mutants.records import RECORDS
+from hicache_impl.mutants.stores import STORES
+from hicache_impl.mutants.tiers import TIERS
+
+MUTANTS: tuple[ImplMutant, ...] = (*QUERY, *IO, *DRAIN, *RECORDS, *POLL, *ABORTS, *TIERS, *STORES)
+
+__all__ = ["MUTANTS", "ImplMutant"]

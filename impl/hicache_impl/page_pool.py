@@ -1,0 +1,119 @@
+"""Page numbers of one pool: who owns which, with every misuse reported at the call that makes it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+
+class PoolError(Exception):
+    """A caller broke the rules of a pool; the pool is as it was before the call."""
+
+
+class DoubleFree(PoolError):
+    """A page was freed that is free already, or twice in one call."""
+
+
+class ForeignPage(PoolError):
+    """A page number that this pool does not have."""
+
+
+class FreeUnderWriter(PoolError):
+    """A page was freed while a thread writes into it."""
+
+
+class UnownedPage(PoolError):
+    """A page was read or written while nobody owns it, or its writer marks do not pair up."""
+
+
+class PageAllocator:
+    """`pages` page numbers, 0 .. pages-1, handed out first in, first out, so that the same calls give the same pages.
+
+    Safe from any thread: the scheduler allocates and frees, the IO thread marks what it writes. A call that raises
+    changes nothing. `lock` makes the allocator's lock (the runtime's, where there is one).
+    """
+
+    def __init__(self, pages: int, lock: Callable[[], AbstractContextManager[object]] = threading.Lock) -> None:
+        if pages < 1:
+            raise ValueError(f"a pool has at least one page, not {pages}")
+        self.pages = pages
+        self._lock = lock()
+        self._free: deque[int] = deque(range(pages))
+        self._allocated = [False] * pages
+        self._writing: set[int] = set()
+
+    @property
+    def available(self) -> int:
+        """Free pages."""
+        with self._lock:
+            return len(self._free)
+
+    @property
+    def writing(self) -> int:
+        """Pages between begin_write and end_write."""
+        with self._lock:
+            return len(self._writing)
+
+    def allocated_pages(self) -> list[int]:
+        """The pages that somebody owns, in ascending order."""
+        with self._lock:
+            return [page for page in range(self.pages) if self._allocated[page]]
+
+    def alloc(self, n: int) -> tuple[int, ...] | None:
+        """n pages, or None and no change when fewer are free. ValueError: n < 0."""
+        if n < 0:
+            raise ValueError(f"a number of pages is >= 0, not {n}")
+        with self._lock:
+            if n > len(self._free):
+                return None
+            taken = tuple(self._free.popleft() for _ in range(n))
+            for page in taken:
+                self._allocated[page] = True
+            return taken
+
+    def free(self, pages: Sequence[int]) -> None:
+        """Give pages back. All or none: ForeignPage, DoubleFree or FreeUnderWriter if any page is not to be freed."""
+        with self._lock:
+            seen: set[int] = set()
+            for page in pages:
+                self._check_known(page)
+                if page in seen or not self._allocated[page]:
+                    raise DoubleFree(f"page {page} is freed twice")
+                if page in self._writing:
+                    raise FreeUnderWriter(f"page {page} is freed while it is being written")
+                seen.add(page)
+            for page in pages:
+                self._allocated[page] = False
+            self._free.extend(pages)
+
+    def begin_write(self, page: int) -> None:
+        """From here to end_write the page may not be freed. UnownedPage: it is free, or has a writer."""
+        with self._lock:
+            self._check_known(page)
+            if not self._allocated[page]:
+                raise UnownedPage(f"page {page} is written while it is free")
+            if page in self._writing:
+                raise UnownedPage(f"page {page} has two writers")
+            self._writing.add(page)
+
+    def end_write(self, page: int) -> None:
+        """The writer is done. UnownedPage: nobody was writing."""
+        with self._lock:
+            self._check_known(page)
+            if page not in self._writing:
+                raise UnownedPage(f"page {page} ends a write that never began")
+            self._writing.remove(page)
+
+    def check_owned(self, pages: Sequence[int]) -> None:
+        """UnownedPage or ForeignPage unless every page is allocated."""
+        with self._lock:
+            for page in pages:
+                self._check_known(page)
+                if not self._allocated[page]:
+                    raise UnownedPage(f"page {page} is used while it is free")
+
+    def _check_known(self, page: int) -> None:
+        if not 0 <= page < self.pages:
+            raise ForeignPage(f"page {page} is not one of this pool's {self.pages} pages")

@@ -1,0 +1,138 @@
+"""A store that fails when it is told to: for tests, and to show what a failing store does to a run."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from hicache_impl.storage import Storage
+
+Call = Literal["exists", "get", "put"]
+Kind = Literal["raise", "miss", "short", "wrong_bytes"]
+Where = Callable[[str], bool]
+
+
+class StorageFault(Exception):
+    """The scripted failure of a call."""
+
+
+@dataclass
+class _Fault:
+    kind: Kind
+    call: Call
+    where: Where
+    left: int | None
+
+
+class FaultyStorage:
+    """`inner`, with faults switched on by the methods below and off by `heal`.
+
+    `where` picks the keys that are hit (all, if not given); `times` is how often the fault strikes before it is used
+    up (None: until healed), counted in calls for `raise_on` and `short`, in pages otherwise. Ranks that share the store
+    race for a limited number of strikes: give `where` for one rank, so that nothing depends on timing.
+    """
+
+    def __init__(self, inner: Storage) -> None:
+        self.inner = inner
+        self._lock = threading.Lock()
+        self._faults: list[_Fault] = []
+        self._struck: Counter[str] = Counter()
+
+    def raise_on(self, call: Call, where: Where | None = None, times: int | None = None) -> None:
+        """The call raises StorageFault, and does nothing, when one of its keys is hit."""
+        self._add("raise", call, where, times)
+
+    def miss(self, call: Call = "get", where: Where | None = None, times: int | None = None) -> None:
+        """The page counts as absent (exists, get) or is refused (put)."""
+        self._add("miss", call, where, times)
+
+    def short(self, call: Call = "get", where: Where | None = None, times: int | None = None) -> None:
+        """The answer covers one page less than was asked for (for exists: one less than is there)."""
+        self._add("short", call, where, times)
+
+    def wrong_bytes(self, where: Where | None = None, times: int | None = None) -> None:
+        """get fills the destination with bytes that are not the page's, and says True: no checksum saw it."""
+        self._add("wrong_bytes", "get", where, times)
+
+    def heal(self) -> None:
+        """Switch every fault off."""
+        with self._lock:
+            self._faults.clear()
+
+    def struck(self) -> dict[str, int]:
+        """How often each kind of fault struck."""
+        with self._lock:
+            return dict(self._struck)
+
+    def exists(self, keys: Sequence[str]) -> int:
+        """The inner answer, cut at the first page that counts as absent."""
+        self._maybe_raise("exists", keys)
+        count = self.inner.exists(keys)
+        for index, key in enumerate(keys[:count]):
+            if self._strikes("miss", "exists", [key]):
+                count = index
+                break
+        return max(0, count - self._strikes("short", "exists", keys))
+
+    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+        """The inner answer, without the pages that count as absent."""
+        self._maybe_raise("get", keys)
+        answer = [
+            not self._strikes("miss", "get", [key]) and self.inner.get([key], [page])[0]
+            for key, page in zip(keys, into, strict=True)
+        ]
+        for key, page, got in zip(keys, into, answer, strict=True):
+            if got and self._strikes("wrong_bytes", "get", [key]):
+                page.bitwise_not_()
+        return self._cut(answer, "get", keys)
+
+    def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+        """The inner answer, without the pages that are refused."""
+        self._maybe_raise("put", keys)
+        answer = [
+            not self._strikes("miss", "put", [key]) and self.inner.put([key], [page])[0]
+            for key, page in zip(keys, pages, strict=True)
+        ]
+        return self._cut(answer, "put", keys)
+
+    def stats(self) -> dict[str, int]:
+        """The inner counts, and `faults`: strikes of all kinds."""
+        return {**self.inner.stats(), "faults": sum(self.struck().values())}
+
+    def clear(self) -> None:
+        """Remove every page of the inner store; faults stay."""
+        self.inner.clear()
+
+    def close(self) -> None:
+        """Close the inner store."""
+        self.inner.close()
+
+    def _add(self, kind: Kind, call: Call, where: Where | None, times: int | None) -> None:
+        with self._lock:
+            self._faults.append(_Fault(kind, call, where or _anywhere, times))
+
+    def _strikes(self, kind: Kind, call: Call, keys: Sequence[str]) -> bool:
+        with self._lock:
+            for fault in self._faults:
+                if fault.kind == kind and fault.call == call and fault.left != 0 and any(map(fault.where, keys)):
+                    if fault.left is not None:
+                        fault.left -= 1
+                    self._struck[kind] += 1
+                    return True
+        return False
+
+    def _maybe_raise(self, call: Call, keys: Sequence[str]) -> None:
+        if self._strikes("raise", call, keys):
+            raise StorageFault(f"{call} of {len(keys)} pages fails, as told")
+
+    def _cut(self, answer: list[bool], call: Call, keys: Sequence[str]) -> list[bool]:
+        return answer[:-1] if self._strikes("short", call, keys) else answer
+
+
+def _anywhere(key: str) -> bool:
+    return True

@@ -1,0 +1,57 @@
+"""What the host and the device pool have in common: one tensor of pages and the allocator of its page numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import torch
+
+from hicache_impl.page_pool import ForeignPage, PageAllocator
+
+
+class TensorPool:
+    """`data`: uint8 (pages, layers, page_bytes // layers); `allocator`: who owns which page.
+
+    ValueError: sizes that do not make whole layers.
+    """
+
+    def __init__(
+        self,
+        pages: int,
+        layers: int,
+        page_bytes: int,
+        *,
+        device: str = "cpu",
+        pinned: bool = False,
+        lock: Callable[[], AbstractContextManager[object]] = threading.Lock,
+    ) -> None:
+        if layers < 1 or page_bytes < layers or page_bytes % layers:
+            raise ValueError(f"page_bytes ({page_bytes}) must be a positive multiple of layers ({layers})")
+        self.pages = pages
+        self.allocator = PageAllocator(pages, lock)
+        shape = (pages, layers, page_bytes // layers)
+        self.data = torch.zeros(shape, dtype=torch.uint8, device=device, pin_memory=pinned)
+
+    def view(self, page: int) -> torch.Tensor:
+        """The page itself, not a copy: uint8 (layers, layer_bytes). ForeignPage: no such page."""
+        if not 0 <= page < self.pages:
+            raise ForeignPage(f"page {page} is not one of this pool's {self.pages} pages")
+        return self.data[page]
+
+    def copy_pages(self, source: TensorPool, source_pages: Sequence[int], pages: Sequence[int]) -> None:
+        """Copy page by page and return when the bytes are in place.
+
+        ValueError: lists of different length. UnownedPage: a page that nobody owns, on either side.
+        """
+        if len(source_pages) != len(pages):
+            raise ValueError(f"{len(source_pages)} source pages for {len(pages)} destinations")
+        source.allocator.check_owned(source_pages)
+        self.allocator.check_owned(pages)
+        for from_page, to_page in zip(source_pages, pages, strict=True):
+            self.data[to_page].copy_(source.data[from_page], non_blocking=True)
+        for pool in (source, self):
+            if pool.data.is_cuda:
+                # Only after this may the caller free the source or hand out the destination.
+                torch.cuda.current_stream(pool.data.device).synchronize()

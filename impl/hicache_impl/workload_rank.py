@@ -1,0 +1,271 @@
+"""One rank of a workload: in this process when it is alone, else a process of its own that `workload` starts.
+
+As a program: `python -m hicache_impl.workload_rank FOLDER RANK`, where FOLDER holds `options.json` and takes this
+rank's event log and `rank-RANK.json`, its result. Rank 0 prints a line of progress now and then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from hicache_impl.audit import unowned_host_pages
+from hicache_impl.cache import HiCache, open_rank
+from hicache_impl.config import CacheConfig
+from hicache_impl.controller import WorkerDied
+from hicache_impl.disruptions import StorageBreaker, plan_disruption
+from hicache_impl.events import EventLog, dump_events
+from hicache_impl.operation import IllegalTrigger
+from hicache_impl.page_pool import PoolError
+from hicache_impl.ranks import Desync, GlooGroup, Group, GroupAborted, Groups, SoloGroup, gloo_groups, solo_groups
+from hicache_impl.replay import Replay
+from hicache_impl.runtime import Stalled, ThreadRuntime
+from hicache_impl.storage import open_storage
+from hicache_impl.traces import BLOCK_TOKENS, Trace, read_trace, synthetic_trace
+from hicache_impl.trees.node import TreeError
+
+SYNTHETIC_REQUESTS = 300
+PROGRESS_S = 0.5
+COLLECTIVE_TIMEOUT_S = 60.0
+# What the implementation raises when a rule of its own is broken: findings, not accidents of the run.
+FINDINGS = (PoolError, TreeError, WorkerDied, IllegalTrigger, Desync, GroupAborted, Stalled)
+
+
+class WorkloadOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """What to replay and how; see `workload.run`. Rates are shares of requests, `logs` is a folder."""
+
+    logs: str
+    trace: str | None = None
+    synthetic: bool = False
+    requests: int | None = None
+    ranks: int = 1
+    storage: str = "memory"
+    policy: str = "wait_complete"
+    abort_rate: float = 0.0
+    stop_rate: float = 0.0
+    page_bytes: int = 4096
+    host_pages: int = 512
+    device_pages: int = 512
+    threshold_pages: int = 2
+    window: int = 8
+    stall_s: float = 120.0
+    speed: float | None = None
+    seed: int = 0
+    fault: str | None = None
+    device: str = "cpu"
+
+    def config(self) -> CacheConfig:
+        """The cache of every rank: one block of the trace is one page. Raises ValueError."""
+        return CacheConfig(
+            host_pages=self.host_pages,
+            device_pages=self.device_pages,
+            page_size=BLOCK_TOKENS,
+            layers=1 if self.page_bytes % 2 else 2,
+            page_bytes=self.page_bytes,
+            threshold_pages=self.threshold_pages,
+            policy=self.policy,  # type: ignore[arg-type]  # CacheConfig checks it
+            ranks=self.ranks,
+            device=self.device,
+        )
+
+    def read(self) -> Trace:
+        """The trace, cut to `requests`. Raises ValueError (TraceError) when it cannot be read."""
+        if self.synthetic:
+            return synthetic_trace(SYNTHETIC_REQUESTS if self.requests is None else self.requests, self.seed)
+        if self.trace is None:
+            raise ValueError("there is no trace to replay")
+        return read_trace(self.trace, self.requests)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a rank runs: its groups, one more for the replay's own agreement, and its log."""
+
+    groups: Groups
+    replay_group: Group
+    log: EventLog
+    runtime: ThreadRuntime
+
+
+def run_alone(options: WorkloadOptions, trace: Trace, progress: Callable[[str], None]) -> dict[str, Any]:
+    """A workload of one rank, in this process. Returns the rank's result (see `_result`)."""
+    runtime = ThreadRuntime()
+    log = EventLog(0, runtime.lock)
+    place = _Place(solo_groups(log), SoloGroup("replay"), log, runtime)
+    return _run(options, trace, place, progress)
+
+
+def run_process(options: WorkloadOptions, rank: int) -> dict[str, Any]:
+    """This process's rank of a workload of several."""
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    if sys.platform == "linux":
+        # All ranks are on this machine; the host's name need not resolve.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{Path(options.logs).absolute() / 'rendezvous'}",
+        rank=rank,
+        world_size=options.ranks,
+        timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
+    )
+    runtime = ThreadRuntime()
+    log = EventLog(rank, runtime.lock)
+    groups = gloo_groups(log, COLLECTIVE_TIMEOUT_S)
+    replay_group = GlooGroup(dist.new_group(backend="gloo"), "replay")
+    place = _Place(groups, replay_group, log, runtime)
+    result = _run(options, options.read(), place, _print_progress if rank == 0 else _say_nothing)
+    if not result["broken"]:
+        # Nobody leaves while a peer may still be in a collective with this rank.
+        replay_group.barrier()
+        dist.destroy_process_group()
+    return result
+
+
+def _run(options: WorkloadOptions, trace: Trace, place: _Place, progress: Callable[[str], None]) -> dict[str, Any]:
+    runtime, rank = place.runtime, place.groups.rank
+    store = open_storage(options.storage)
+    breaker = StorageBreaker(options.fault, options.storage, store, rank, len(trace.requests), options.seed)
+    cache = open_rank(options.config(), breaker.storage, place.groups, runtime, place.log)
+    path = Path(options.logs) / f"events-{rank}.jsonl"
+    started_s = runtime.now()
+    findings: list[str] = []
+    broken = False
+    with path.open("w", encoding="utf-8") as stream:
+        reporter = _Reporter(cache, place.log, stream, len(trace.requests), progress)
+        replay = Replay(
+            cache,
+            trace.requests,
+            place.replay_group,
+            window=options.window,
+            plan=lambda index: plan_disruption(options.seed, index, options.abort_rate, options.stop_rate),
+            breaker=breaker,
+            speed=options.speed,
+            on_turn=reporter.turn,
+            stall_s=options.stall_s,
+        )
+        try:
+            replay.run()
+            cache.quiesce()
+            seconds = runtime.now() - started_s
+            findings += cache.audit()
+        except FINDINGS as error:
+            seconds = runtime.now() - started_s
+            findings.append(f"{type(error).__name__}: {error}")
+            broken = True
+        left = _pages_left(cache)
+        try:
+            cache.close()
+        except FINDINGS as error:
+            findings.append(f"{type(error).__name__}: {error}")
+        reporter.flush()
+    store.close()
+    return {
+        "rank": rank,
+        "broken": broken,
+        "findings": [f"rank {rank}: {finding}" for finding in [*replay.problems, *findings]],
+        "pages_left": left,
+        "seconds": seconds,
+        "hit_pages": dict(replay.hit_pages),
+        "fetched_pages": replay.fetched_pages,
+        "computed_pages": replay.computed_pages,
+        "replayed_pages": replay.replayed_pages,
+        "happened": dict(replay.happened),
+        "counters": cache.counters.as_dict(),
+        "storage_errors": dict(cache.controller.storage_errors),
+        "storage": breaker.storage.stats(),
+        "damaged_files": breaker.damaged_files,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "log": str(path),
+    }
+
+
+class _Reporter:
+    """Hands the events on to the log file, so that a long run stays small, and says how far it is."""
+
+    FLUSH_TURNS = 64
+
+    def __init__(
+        self, cache: HiCache, log: EventLog, stream: Any, requests: int, progress: Callable[[str], None]
+    ) -> None:
+        self._cache = cache
+        self._log = log
+        self._stream = stream
+        self._requests = requests
+        self._progress = progress
+        self._turns = 0
+        self._written = 0
+        self._next_s = 0.0
+
+    def turn(self, done: int) -> None:
+        """After every turn of the scheduler's loop; `done` requests are over."""
+        self._turns += 1
+        if self._turns % self.FLUSH_TURNS == 0:
+            self.flush()
+        now_s = self._cache.runtime.now()
+        if now_s >= self._next_s:
+            self._next_s = now_s + PROGRESS_S
+            self._progress(f"workload: {done} of {self._requests} requests")
+
+    def flush(self) -> None:
+        """Write what was logged since the last time, and forget it."""
+        events = self._log.take_since(self._written)
+        dump_events(events, self._stream)
+        self._written += len(events)
+        self._log.forget_before(self._written)
+
+
+def _pages_left(cache: HiCache) -> dict[str, int]:
+    """Pages that are neither free nor in the tree, by pool. Read before close, which gives back what was lost."""
+    device = cache.device.allocator
+    in_tree = cache.tree.device_pages_resident()
+    return {"host": len(unowned_host_pages(cache)), "device": device.pages - device.available - in_tree}
+
+
+def peak_rss_bytes() -> int:
+    """The largest resident size of this process so far.
+
+    From the kernel's high-water mark where there is one: `ru_maxrss` of a child starts at its parent's size.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest * 1024
+
+
+def _print_progress(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _say_nothing(text: str) -> None:
+    pass
+
+
+def main(arguments: list[str]) -> None:
+    """Run the rank that the command line names, and leave its result in the folder."""
+    folder, rank = Path(arguments[0]), int(arguments[1])
+    given: Mapping[str, Any] = json.loads((folder / "options.json").read_text(encoding="utf-8"))
+    result = run_process(msgspec.convert(given, WorkloadOptions), rank)
+    (folder / f"rank-{rank}.json").write_text(json.dumps(result), encoding="utf-8")
+    sys.stdout.flush()
+    # After a finding, peers may hang in a collective and worker threads in a store; nobody waits for them.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,260 @@
+"""The command line: arguments, errors and exit codes. What a command does lives in its own module."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from hicache_checks import __version__
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, check_json_target, envelope, write_json
+
+INTERRUPTED = 130
+TRACEBACK_VARIABLE = "HICHECK_TRACEBACK"
+
+app = typer.Typer(
+    name="hicheck",
+    help="Check the prefetch pipeline of a hierarchical KV cache against its specification.",
+    epilog="Exit codes: 0 pass, 1 fail, 2 error, 3 unknown (a budget ran out).",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+class Diagram(enum.StrEnum):
+    """Text formats of the picture of the life cycle."""
+
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+class Bounds(enum.StrEnum):
+    """Named sets of configurations to explore."""
+
+    TINY = "tiny"
+    SMALL = "small"
+
+
+class Policy(enum.StrEnum):
+    """When a poll stops a prefetch that still runs."""
+
+    BEST_EFFORT = "best_effort"
+    WAIT_COMPLETE = "wait_complete"
+    TIMEOUT = "timeout"
+
+
+class Fault(enum.StrEnum):
+    """What happens to the storage in the middle of a workload."""
+
+    DELETE = "delete"
+    CORRUPT = "corrupt"
+    RAISE = "raise"
+
+
+JsonOption = Annotated[
+    str | None, typer.Option("--json", metavar="FILE|-", help="Also write the result as JSON; - is stdout.")
+]
+_OVERRIDE = "Instead of the bounds' own."
+
+
+@app.command()
+def spec(
+    diagram: Annotated[Diagram, typer.Option(help="Text format of the life cycle's picture.")] = Diagram.MERMAID,
+    json: JsonOption = None,
+) -> int:
+    """Print the life cycle of an operation as a diagram."""
+
+    def body(screen: Screen) -> Outcome:
+        lifecycle = import_module("hicache_spec.lifecycle")
+        text: str = lifecycle.mermaid() if diagram is Diagram.MERMAID else lifecycle.dot()
+        screen.say(text.rstrip("\n"))
+        return Outcome(Verdict.PASS, {"diagram": diagram.value, "text": text})
+
+    return _run("spec", json, body)
+
+
+@app.command()
+def explore(
+    design: Annotated[str, typer.Option(help="The design to explore.")] = "decide_at_drain",
+    bounds: Annotated[Bounds, typer.Option(help="A named set of configurations.")] = Bounds.TINY,
+    requests: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
+    ranks: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
+    host_pages: Annotated[int | None, typer.Option(min=0, help=_OVERRIDE)] = None,
+    pages: Annotated[int | None, typer.Option(min=1, help="Pages a request. " + _OVERRIDE)] = None,
+    attempts: Annotated[int | None, typer.Option(min=1, help="Attempts of a request id. " + _OVERRIDE)] = None,
+    threshold_pages: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
+    policy: Annotated[Policy | None, typer.Option(help=_OVERRIDE)] = None,
+    max_states: Annotated[int | None, typer.Option(min=1, help="Stop as unknown after so many states.")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Explore every reachable state of a design within bounds."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import explore_command
+
+        options = explore_command.ExploreOptions(
+            design=design,
+            bounds=bounds.value,
+            requests=requests,
+            ranks=ranks,
+            host_pages=host_pages,
+            pages=pages,
+            attempts=attempts,
+            threshold_pages=threshold_pages,
+            policy=None if policy is None else policy.value,
+            max_states=max_states,
+        )
+        return explore_command.run(options, screen)
+
+    return _run("explore", json, body)
+
+
+@app.command()
+def workload(
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A request trace in Mooncake's JSONL format.")
+    ] = None,
+    synthetic: Annotated[bool, typer.Option("--synthetic", help="Make a trace instead of reading one.")] = False,
+    requests: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
+    ranks: Annotated[int, typer.Option(min=1, max=16, help="More than one: a gloo process each.")] = 1,
+    storage: Annotated[str, typer.Option(metavar="memory|file:DIR", help="Where pages are backed up.")] = "memory",
+    policy: Annotated[Policy, typer.Option(help="When a poll stops a running prefetch.")] = Policy.WAIT_COMPLETE,
+    abort_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that are aborted.")] = 0.05,
+    stop_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of prefetches that are stopped.")] = 0.05,
+    page_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a page, all layers.")] = 4096,
+    host_pages: Annotated[int, typer.Option(min=1, help="Pages of the host pool.")] = 512,
+    device_pages: Annotated[int, typer.Option(min=1, help="Pages of the device pool.")] = 512,
+    speed: Annotated[
+        float | None, typer.Option(min=0.0, help="Keep the trace's timestamps, X times as fast; else ignore them.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of aborts, stops and the synthetic trace.")] = 0,
+    fault: Annotated[Fault | None, typer.Option(help="Break the storage in the middle of the run.")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Replay a request trace through the threaded implementation, with the monitor on."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import workload_command
+
+        options = workload_command.WorkloadOptions(
+            trace=file,
+            synthetic=synthetic,
+            requests=requests,
+            ranks=ranks,
+            storage=storage,
+            policy=policy.value,
+            abort_rate=abort_rate,
+            stop_rate=stop_rate,
+            page_bytes=page_bytes,
+            host_pages=host_pages,
+            device_pages=device_pages,
+            speed=speed,
+            seed=seed,
+            fault=None if fault is None else fault.value,
+        )
+        return workload_command.run(options, screen)
+
+    return _run("workload", json, body)
+
+
+@app.command()
+def verify(
+    workload: Annotated[str | None, typer.Option(metavar="FILE", help="A request trace; else a synthetic one.")] = None,
+    json: JsonOption = None,
+) -> int:
+    """The main job: specification, implementation and workload, one summary."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import verify_command
+
+        return verify_command.run(verify_command.VerifyOptions(workload=workload), screen)
+
+    return _run("verify", json, body)
+
+
+@app.command()
+def version(json: JsonOption = None) -> int:
+    """Print the version."""
+
+    def body(screen: Screen) -> Outcome:
+        screen.say(f"hicheck {__version__}")
+        return Outcome(Verdict.PASS)
+
+    return _run("version", json, body)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script: runs one command and exits with its code, never with a traceback."""
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="hicheck", standalone_mode=False)
+    except TyperException as error:
+        # Usage errors arrive here, before any command's body has run.
+        context = getattr(error, "ctx", None)
+        where = "hicheck" if context is None else context.command_path
+        text = " ".join(error.format_message().split()).replace("Value error, ", "")
+        sys.stderr.write(f"{where}: {text.rstrip('.')} (see {where} --help)\n")
+        code = Verdict.ERROR.exit_code
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): say nothing, and keep the interpreter's exit from flushing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Verdict.ERROR.exit_code
+    sys.exit(code)
+
+
+def _run(command: str, json_target: str | None, body: Callable[[Screen], Outcome]) -> int:
+    """Run a command's body, time it, write its JSON document, and turn what went wrong into one line and exit 2."""
+    started_s = time.monotonic()
+    try:
+        check_json_target(json_target)
+        outcome = _outcome(command, body, Screen.for_target(json_target))
+        write_json(envelope(command, outcome, time.monotonic() - started_s), json_target)
+    except InputError as error:
+        return _complain(command, str(error))
+    except KeyboardInterrupt:
+        _complain(command, "interrupted")
+        return INTERRUPTED
+    return outcome.verdict.exit_code
+
+
+def _outcome(command: str, body: Callable[[Screen], Outcome], screen: Screen) -> Outcome:
+    """The body's outcome; an error, with its line on stderr and in the document, when the body could not finish."""
+    try:
+        with screen.progress:
+            return body(screen)
+    except BrokenPipeError:
+        raise
+    except InputError as error:
+        text = " ".join(str(error).split())
+        _complain(command, text)
+    except Exception as error:
+        text = _describe(error)
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exception(error)
+        _complain(command, f"{text}; {TRACEBACK_VARIABLE}=1 shows the traceback")
+    return Outcome(Verdict.ERROR, {"error": text})
+
+
+def _describe(error: Exception) -> str:
+    """One line that says what broke inside the harness, and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}::{frames[-1].name})" if frames else ""
+    return " ".join(f"internal error: {type(error).__name__}: {error}{place}".split())
+
+
+def _complain(command: str, text: str) -> int:
+    line = " ".join(text.split())
+    sys.stderr.write(f"hicheck {command}: {line}\n")
+    return Verdict.ERROR.exit_code
+
+
+if __name__ == "__main__":
+    main()

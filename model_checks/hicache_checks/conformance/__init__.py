@@ -1,0 +1,1 @@
+"""Holding an implementation to the specification: its logs, the order of events, the monitor, the adapter."""

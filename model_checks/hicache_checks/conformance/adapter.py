@@ -1,0 +1,87 @@
+"""What a system under test must offer to be held to the specification: a few calls, on all its ranks at once.
+
+Whoever has an implementation writes this adapter; the reference's is `hicache_impl.adapter:Reference`, loaded by name like
+anybody else's. Token lists stand for prompts; pages are cut from them by the configured page size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from hicache_checks.conformance.observation import Seen
+
+
+class Log(Protocol):
+    """One rank's events."""
+
+    def take_since(self, seq: int) -> Sequence[Seen]:
+        """The events from number `seq` on."""
+
+
+class Adapter(Protocol):
+    """The system under test. A call that raises is a finding, unless it raises ValueError for impossible arguments."""
+
+    def reset(self, config: Mapping[str, Any]) -> None:
+        """Start afresh: `ranks, policy, page_size, host_pages, device_pages, threshold_pages, limit_pages, ...`."""
+
+    def submit(self, rid: str, tokens: Sequence[int]) -> Mapping[str, Any]:
+        """Ask for the missing part of a prompt; `accepted` says whether there is an operation now."""
+
+    def poll(self, rids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """By request id, `ready`: it need not wait any longer."""
+
+    def stop(self, rid: str) -> bool:
+        """The caller waits no longer."""
+
+    def abort(self, rid: str) -> bool:
+        """The request is gone."""
+
+    def tick(self) -> None:
+        """One turn of every scheduler's loop."""
+
+    def observe(self) -> Mapping[str, Any]:
+        """`free_pages`, `resident_pages`, `occupied_pages`, `operations`: (request id, attempt) -> granted pages."""
+
+    def logs(self) -> Sequence[Log]:
+        """The event log of each rank."""
+
+    def close(self) -> None:
+        """End all threads; may be called twice."""
+
+
+class TestableAdapter(Adapter, Protocol):
+    """What the stateful tests need besides: rest, gates, a clock, a store that can be filled and broken, the tiers."""
+
+    def settle(self) -> None:
+        """Return when no thread has anything left to do, held ones aside."""
+
+    def hold(self, gate: str, rank: int) -> None:
+        """Threads of this rank stop at this gate from now on."""
+
+    def release_all(self) -> None:
+        """Every gate is open, and stays open."""
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock."""
+
+    def store(self, tokens: Sequence[int], namespace: str | None = None) -> None:
+        """Storage holds the pages of this prompt, in the configured namespace or in somebody else's."""
+
+    def break_storage(self, rank: int, call: str, how: str) -> None:
+        """From now on this rank's store fails in `exists`, `get` or `put`: it raises, misses or answers short."""
+
+    def heal_storage(self) -> None:
+        """The stores work again."""
+
+    def prefill(self, tokens: Sequence[int]) -> Any:
+        """The model's part: match, load back, compute the rest, insert it; it is written through and backed up."""
+
+    def evict_device(self, pages: int) -> int:
+        """The device forgets pages."""
+
+    def quiesce(self) -> None:
+        """Tick until nothing is on its way."""
+
+    def audit(self) -> Sequence[str]:
+        """At rest: what is wrong with pages, references, counts and bytes, one line each."""

@@ -1,0 +1,76 @@
+"""Run the state machine against a target: every policy, one rank and two."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, Verbosity, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from hicache_checks.conformance.adapter import TestableAdapter
+from hicache_checks.conformance.machine import Broken, machine_for
+from hicache_spec.bounds import POLICY
+
+STEPS = 30
+RANKS = (1, 2)
+
+
+@dataclass(frozen=True)
+class StatefulRun:
+    """What the examples showed. `failure` is None, or the finding with the shortest program that Hypothesis found."""
+
+    ranks: int
+    policy: str
+    examples: int
+    seconds: float
+    outcomes: Counter[str]
+    failure: str | None
+
+
+def run_stateful(
+    build: Callable[[], TestableAdapter],
+    ranks: int,
+    policy: str,
+    examples: int,
+    steps: int = STEPS,
+    shrink: bool = True,
+) -> StatefulRun:
+    """Run `examples` programs of at most `steps` calls, always the same ones. `shrink`: make a failing one small."""
+    from hypothesis import Phase
+
+    machine = machine_for(build, ranks, policy)
+    start = time.perf_counter()
+    failure = None
+    try:
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            machine,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=steps,
+                deadline=None,
+                derandomize=True,
+                database=None,
+                verbosity=Verbosity.quiet,
+                phases=[Phase.generate, *([Phase.shrink] if shrink else [])],
+                suppress_health_check=list(HealthCheck),
+                report_multiple_bugs=False,
+            ),
+        )
+    except Broken as broken:
+        failure = "\n".join([str(broken), *getattr(broken, "__notes__", ())])
+    return StatefulRun(ranks, policy, examples, time.perf_counter() - start, machine.seen, failure)
+
+
+def run_every_policy(
+    build: Callable[[], TestableAdapter], examples: int, progress: Callable[[str], None]
+) -> Sequence[StatefulRun]:
+    """The machine under each policy on each number of ranks, `examples` each."""
+    runs = []
+    for ranks in RANKS:
+        for policy in POLICY.members:
+            progress(f"stateful: {ranks} rank(s), {policy}, {examples} examples")
+            runs.append(run_stateful(build, ranks, policy, examples))
+    return runs

@@ -1,0 +1,67 @@
+"""A monitor on a running adapter: reads its logs after each call and holds them, and what is observed, to the spec."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hicache_checks.conformance.adapter import Adapter
+from hicache_checks.conformance.merge import Merger
+from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
+from hicache_checks.conformance.observation import Event, OpId, checked
+
+RECENT = 12
+
+
+class Watch:
+    """Collects the events of all ranks, merges them and feeds the monitor. `deadline(span)` is a policy's limit in s."""
+
+    def __init__(self, adapter: Adapter, config: MonitorConfig, timeout_s: float = 0.0) -> None:
+        self.seconds = 0.0
+        self.outcomes: Counter[str] = Counter()
+        self.recent: list[Event] = []
+        self._adapter = adapter
+        self._timeout_s = timeout_s
+        self._submitted: dict[OpId, float] = {}
+        self._merger = Merger(config.ranks)
+        self._taken = [0] * config.ranks
+        self.monitor = Monitor(config, self._is_late)
+
+    @property
+    def finding(self) -> Finding | None:
+        """The first thing that the specification does not explain."""
+        return self.monitor.finding
+
+    def look(self, compare: bool = True) -> None:
+        """Explain what happened since the last look, then compare the state with what can be observed."""
+        for rank, log in enumerate(self._adapter.logs()):
+            events = list(checked(log.take_since(self._taken[rank])))
+            self._taken[rank] += len(events)
+            self._merger.push(rank, events)
+        for event in self._merger.ready():
+            self._see(event)
+            self.monitor.feed(event)
+            if self.finding is not None:
+                return
+        if compare:
+            self.monitor.compare(self._adapter.observe())
+
+    def _see(self, event: Event) -> None:
+        self.recent = [*self.recent[-RECENT:], event]
+        if event.kind == "submitted" and event.op is not None:
+            self._submitted.setdefault(event.op, self.seconds)
+        if event.rank == 0:
+            self.outcomes[outcome(event)] += 1
+
+    def _is_late(self, op: OpId) -> bool:
+        return self.seconds - self._submitted[op] > self._timeout_s
+
+
+def outcome(event: Event) -> str:
+    """What an event says about how a run went, for counting."""
+    if event.kind in ("revoked", "declined", "io_failed"):
+        return f"{event.kind}: {event.data['reason']}"
+    if event.kind == "fetched":
+        return "fetched: all" if event.data["reason"] == "complete" else f"fetched: {event.data['reason']}"
+    if event.kind == "allocated" and event.data["pages"] < event.data["hit"]:
+        return "allocated: shorter"
+    return event.kind

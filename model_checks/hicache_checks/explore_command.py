@@ -1,0 +1,254 @@
+"""`hicheck explore`: breadth-first exploration of a design, one configuration after the other or side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hicache_checks.engine.counterexample import ToldStep, tell
+from hicache_checks.engine.explore import Exploration, Progress, explore
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
+from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec
+from hicache_spec.bounds import POLICY
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class ExploreOptions:
+    """What to explore. None leaves a parameter at what the named bounds say; without named bounds, `custom` ones."""
+
+    design: str = "decide_at_drain"
+    bounds: str | None = None
+    requests: int | None = None
+    ranks: int | None = None
+    host_pages: int | None = None
+    pages: int | None = None
+    attempts: int | None = None
+    threshold_pages: int | None = None
+    policy: str | None = None
+    churn: bool = False
+    stops: bool = False
+    max_states: int | None = None
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Explored:
+    """One configuration's exploration, and its counterexample told, if there is one."""
+
+    bounds: Bounds
+    result: Exploration
+    told: tuple[ToldStep, ...]
+
+
+def run(options: ExploreOptions, screen: Screen) -> Outcome:
+    """Explore and report. Raises InputError for an unknown design or impossible bounds."""
+    if options.design not in DESIGNS:
+        raise InputError(f"no design {options.design!r}; the designs are {', '.join(DESIGNS)}")
+    configurations = configurations_of(options)
+    start = time.perf_counter()
+    explored = explore_all(options.design, configurations, options.max_states, options.jobs, screen)
+    seconds = time.perf_counter() - start
+    outcome = summarise(options, explored, seconds)
+    report(options, explored, outcome, screen)
+    return outcome
+
+
+def configurations_of(options: ExploreOptions) -> tuple[Bounds, ...]:
+    """The configurations that the options ask for. Raises InputError for impossible ones."""
+    given = {
+        "requests": options.requests,
+        "ranks": options.ranks,
+        "host_pages": options.host_pages,
+        "chain_pages": options.pages,
+        "attempts": options.attempts,
+        "threshold_pages": options.threshold_pages,
+        "policy": None if options.policy is None else POLICY.members.index(options.policy),
+        "churn": options.churn or None,
+        "stops": options.stops or None,
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    try:
+        if options.bounds is not None or not changes:
+            return tuple(replace(b, **changes) for b in BOUNDS[options.bounds or "tiny"])
+        pages = changes.get("chain_pages", Bounds.chain_pages)
+        resident = (0, 1) if pages > 1 else (0,)
+        shape = {"name": "custom", "resident_pages": resident, "stored_pages": (pages,) * len(resident)}
+        return (Bounds(**{**shape, **changes}),)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def explore_all(
+    design: str, configurations: Sequence[Bounds], max_states: int | None, jobs: int | None, screen: Screen
+) -> list[Explored]:
+    """Explore every configuration, `jobs` at a time (default: one a core), with one progress line for all."""
+    workers = min(len(configurations), jobs or os.cpu_count() or 1)
+    if workers == 1:
+        return [
+            _explore_one(design, b, max_states, lambda p, name=b.name: screen.progress.update(_line({name: p})))
+            for b in configurations
+        ]
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        reports = manager.Queue()
+        futures = [pool.submit(_explore_in_worker, design, b, max_states, reports) for b in configurations]
+        try:
+            return _collect(futures, reports, screen)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _collect(futures: Sequence[Future[Explored]], reports: Any, screen: Screen) -> list[Explored]:
+    latest: dict[str, Progress] = {}
+    while not all(f.done() for f in futures):
+        try:
+            name, progress = reports.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            continue
+        latest[name] = progress
+        screen.progress.update(_line(latest))
+    return [f.result() for f in futures]
+
+
+def _explore_in_worker(design: str, bounds: Bounds, max_states: int | None, reports: Any) -> Explored:
+    return _explore_one(design, bounds, max_states, lambda progress: reports.put((bounds.name, progress)))
+
+
+def _explore_one(design: str, bounds: Bounds, max_states: int | None, progress: Any) -> Explored:
+    spec = BoundSpec(DESIGNS[design], bounds)
+    result = explore(spec, max_states, progress)
+    return Explored(bounds, result, tuple(tell(spec, result.violation.run)) if result.violation else ())
+
+
+def _line(latest: dict[str, Progress]) -> str:
+    states = sum(p.states for p in latest.values())
+    rate = sum(p.states / p.seconds for p in latest.values() if p.seconds > 0)
+    frontier = sum(p.frontier for p in latest.values())
+    depth = max(p.depth for p in latest.values())
+    return (
+        f"exploring {', '.join(latest)}: {states:,} states, {rate:,.0f} states/s, frontier {frontier:,}, depth {depth}"
+    )
+
+
+def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: float) -> Outcome:
+    """The verdict and the JSON keys. In a named bound every `sometimes` must be reached by some configuration."""
+    reached = {name for e in explored for name in e.result.reached}
+    declared = [r.name for r in DESIGNS[options.design].rules() if r.kind == "sometimes"]
+    missing = [name for name in declared if name not in reached]
+    violated = [e for e in explored if e.result.violation is not None]
+    cut = [e for e in explored if not e.result.complete and e.result.violation is None]
+    named = all(e.bounds.name != "custom" for e in explored)
+    if violated:
+        verdict = Verdict.FAIL
+    elif cut:
+        verdict = Verdict.UNKNOWN
+    else:
+        verdict = Verdict.FAIL if missing and named else Verdict.PASS
+    keys = {
+        "design": options.design,
+        "bounds": options.bounds or ("tiny" if named else "custom"),
+        "configurations": [
+            {
+                "name": e.bounds.name,
+                "states": e.result.states,
+                "transitions": e.result.transitions,
+                "depth": e.result.depth,
+                "complete": e.result.complete,
+                "seconds": round(e.result.seconds, 3),
+                "bounds": asdict(e.bounds),
+            }
+            for e in explored
+        ],
+        "states": sum(e.result.states for e in explored),
+        "transitions": sum(e.result.transitions for e in explored),
+        "depth": max(e.result.depth for e in explored),
+        "violations": [_violation(e) for e in violated],
+        "sometimes_reached": sorted(reached),
+        "sometimes_missing": missing,
+        "seconds": round(seconds, 3),
+    }
+    return Outcome(verdict, keys)
+
+
+def _violation(e: Explored) -> dict[str, object]:
+    violation = e.result.violation
+    assert violation is not None
+    return {
+        "configuration": e.bounds.name,
+        "property": violation.property,
+        "section": violation.section,
+        "title": violation.title,
+        "detail": violation.detail,
+        "steps": [asdict(step) for step in e.told],
+    }
+
+
+def report(options: ExploreOptions, explored: Sequence[Explored], outcome: Outcome, screen: Screen) -> None:
+    """The table of configurations, what was not reached, and each counterexample."""
+    screen.progress.clear()
+    headers = ("configuration", "ranks", "requests", "states", "transitions", "depth", "seconds", "")
+    rows = [
+        (
+            e.bounds.name,
+            str(e.bounds.ranks),
+            f"{e.bounds.requests}x{e.bounds.attempts}" if e.bounds.attempts > 1 else str(e.bounds.requests),
+            f"{e.result.states:,}",
+            f"{e.result.transitions:,}",
+            str(e.result.depth),
+            f"{e.result.seconds:.1f}",
+            _says(e.result),
+        )
+        for e in explored
+    ]
+    print_rows(screen.console, headers, rows, right=frozenset({1, 2, 3, 4, 5, 6}))
+    for e in explored:
+        if e.result.violation is not None:
+            report_counterexample(e, screen)
+    keys = outcome.keys
+    missing = keys["sometimes_missing"]
+    assert isinstance(missing, list)
+    screen.say(
+        f"{options.design}: {keys['states']:,} states, {keys['transitions']:,} transitions in {keys['seconds']:.1f} s; "
+        f"{_properties(options.design)}; {outcome.verdict.value}"
+    )
+    if missing and outcome.verdict is not Verdict.UNKNOWN and not keys["violations"]:
+        screen.say(f"not reached here: {', '.join(missing)}")
+
+
+def report_counterexample(e: Explored, screen: Screen) -> None:
+    """One counterexample as a table: step, actor, action, what changed."""
+    violation = e.result.violation
+    assert violation is not None
+    screen.say("")
+    screen.say(f"{violation.property} (§{violation.section}) is violated in {len(e.told)} steps, in {e.bounds.name}:")
+    screen.say(f"  {violation.title}{' ' + violation.detail if violation.detail else ''}")
+    rows = [
+        (str(s.number) if i == 0 else "", s.actor if i == 0 else "", s.action if i == 0 else "", change)
+        for s in e.told
+        for i, change in enumerate(s.changes or ("",))
+    ]
+    print_rows(screen.console, ("step", "actor", "action", "what changed"), rows, right=frozenset({0}))
+    screen.say("")
+
+
+def _says(result: Exploration) -> str:
+    if result.violation is not None:
+        return f"{result.violation.property} violated in {len(result.violation.run)} steps"
+    return "holds" if result.complete else "unknown: cut by --max-states"
+
+
+def _properties(design: str) -> str:
+    rules = DESIGNS[design].rules()
+    counted = [sum(r.kind == kind for r in rules) for kind in ("invariant", "step", "sometimes", "live")]
+    return "{} invariants, {} step properties, {} outcomes to reach ({} liveness properties: not decided here)".format(
+        *counted
+    )

@@ -1,0 +1,140 @@
+"""`hicheck workload`: replay a request trace through an implementation and hold its logs to the specification."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hicache_checks.conformance.logs import Explained, explain_logs
+from hicache_checks.conformance.monitor import MonitorConfig
+from hicache_checks.implementations import WORKLOADS, load
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
+
+Runner = Callable[[Mapping[str, object], Callable[[str], None]], dict[str, Any]]
+
+# How many rejected lines of a trace, and how many violations, are printed; the JSON document has more.
+SHOWN_BAD_LINES = 5
+SHOWN_VIOLATIONS = 10
+
+
+@dataclass(frozen=True)
+class WorkloadOptions:
+    """What to replay and on what.
+
+    `trace` is a path, or None together with `synthetic`; rates are shares of requests; `target` is the name under which
+    an implementation registered its runner.
+    """
+
+    trace: str | None
+    synthetic: bool
+    requests: int | None
+    ranks: int
+    storage: str
+    policy: str
+    abort_rate: float
+    stop_rate: float
+    page_bytes: int
+    host_pages: int
+    device_pages: int
+    speed: float | None
+    seed: int
+    fault: str | None
+    threshold_pages: int = 2
+    target: str = "reference"
+
+
+def run(options: WorkloadOptions, screen: Screen) -> Outcome:
+    """Replay the trace with the monitor on, and report.
+
+    Raises InputError when there is no trace to replay, it cannot be read, or the options contradict each other.
+    """
+    if options.synthetic == (options.trace is not None):
+        raise InputError("give a trace FILE or --synthetic, one of them")
+    runner: Runner = load(WORKLOADS, options.target)
+    given = asdict(options)
+    del given["target"]
+    with tempfile.TemporaryDirectory(prefix="hicheck-workload-") as folder:
+        try:
+            keys = runner({**given, "logs": folder}, screen.progress.update)
+        except ValueError as error:
+            # The runner's contract: a ValueError is one line about the options or the trace.
+            raise InputError(str(error)) from error
+        # A run that broke off leaves operations that never ended; that is in the report already.
+        explained = _explain([Path(path) for path in keys.pop("logs")], options, screen, whole=not keys["violations"])
+    keys["violations"] += [] if explained.finding is None else [str(explained.finding)]
+    keys["events_explained"] = explained.events
+    keys["events_unobserved"] = explained.unobserved
+    verdict = _verdict(keys)
+    screen.progress.clear()
+    _print(keys, verdict, screen)
+    return Outcome(verdict, keys)
+
+
+def _explain(logs: list[Path], options: WorkloadOptions, screen: Screen, *, whole: bool) -> Explained:
+    """Hold the merged logs of all ranks to the specification."""
+    config = MonitorConfig(
+        ranks=options.ranks,
+        host_pages=options.host_pages,
+        threshold_pages=options.threshold_pages,
+        limit_pages=options.host_pages,
+        policy=options.policy,
+    )
+    return explain_logs(logs, config, screen.progress.update, whole)
+
+
+def _verdict(keys: Mapping[str, Any]) -> Verdict:
+    if keys["violations"] or keys["pages_left"]:
+        return Verdict.FAIL
+    return Verdict.PASS if keys["requests"] and keys["events_explained"] else Verdict.ERROR
+
+
+def _print(keys: Mapping[str, Any], verdict: Verdict, screen: Screen) -> None:
+    bad = keys["bad_lines"]
+    for line in bad["first"][:SHOWN_BAD_LINES]:
+        screen.say(f"line {line['line']} skipped: {line['reason']}")
+    if bad["count"] > SHOWN_BAD_LINES:
+        screen.say(f"{bad['count']:,} lines skipped in all")
+    requests = {name: keys[f"{name}_requests"] for name in ("aborted", "stopped", "resubmitted", "truncated")}
+    rows = [
+        ["requests", f"{keys['requests']:,}: {_counts(requests)}"],
+        [
+            "tokens",
+            _counts(
+                {f"{tier} hit": n for tier, n in keys["hit_tokens"].items()} | {"computed": keys["computed_tokens"]}
+            ),
+        ],
+        ["fetched", _counts(keys["operations"]["fetched"])],
+        ["revoked", _counts(keys["operations"]["revoked"])],
+        ["declined", _counts(keys["declined"])],
+        ["terminated", f"{keys['terminated']:,} operations passed through"],
+        ["storage", _counts({name: n for name, n in keys["storage"].items() if n})],
+        ["raised", _counts({name: n for name, n in keys["storage_errors"].items() if n})],
+        ["fault", f"{keys['fault']}, {keys['damaged_files']} files damaged" if keys["fault"] else "none"],
+        [
+            "verified",
+            f"{keys['pages_verified']:,} pages ({keys['pages_fetched']:,} fetched), {keys['bytes_verified']:,} bytes",
+        ],
+        ["monitor", f"{keys['events_explained']:,} events explained, {keys['events_unobserved']:,} taken on trust"],
+        ["speed", f"{keys['pages_per_second']:,.0f} pages/s, {keys['seconds']:.1f} s, {_ranks(keys['ranks'])}"],
+        ["memory", f"{keys['peak_rss_bytes'] / 2**20:,.0f} MiB at most in a process"],
+        ["verdict", f"{verdict.value}: {_reasons(keys)}"],
+    ]
+    print_rows(screen.console, [], rows)
+    for violation in keys["violations"][:SHOWN_VIOLATIONS]:
+        screen.say(f"violation: {violation}")
+
+
+def _reasons(keys: Mapping[str, Any]) -> str:
+    reasons = f"{len(keys['violations'])} violations, {keys['pages_left']} pages left over"
+    return reasons if keys["requests"] else reasons + ", no request was replayed"
+
+
+def _ranks(ranks: int) -> str:
+    return "1 rank" if ranks == 1 else f"{ranks} gloo processes"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in counts.items()) or "none"

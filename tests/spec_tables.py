@@ -1,0 +1,352 @@
+"""The tables of SPEC.md: as they stand on the page, and as the registries say they should be.
+
+A table is found by the section that it stands in and the columns that it has. The columns that a registry knows are
+compared; what else a table has, such as a column of reasons, is the author's.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from hicache_checks.engine.counterexample import tell
+from hicache_checks.engine.explore import explore
+from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
+from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, events, lifecycle, state
+from hicache_spec.bounds import AGAIN, POLICY
+from hicache_spec.language import EventKind, Field, Rule, Symbol, Type
+
+CANONICAL = DESIGNS["decide_at_drain"]
+BY_REQUEST_ID = DESIGNS["decide_at_drain_by_rid"]
+SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
+P_NUMBERS = tuple(f"P{n}" for n in range(1, 33))
+NOTHING = "none"
+
+# Variables of ended operations are reset: an abstraction (§1.2), so it makes nobody a writer.
+NOT_A_STEP = {"retire"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns; the cells of the first column name the rows."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def select(self, headers: Sequence[str]) -> Table:
+        """The table with these columns only. KeyError for a column that it does not have."""
+        missing = [h for h in headers if h not in self.headers]
+        if missing:
+            raise KeyError(f"no column {', '.join(missing)} among {', '.join(self.headers)}")
+        places = [self.headers.index(h) for h in headers]
+        return Table(tuple(headers), tuple(tuple(row[i] for i in places) for row in self.rows))
+
+    def merged_into(self, page: Table) -> Table:
+        """The page's columns with this table's cells; the author's cells stay with the rows that they were in."""
+        prose = {row[0]: row for row in page.select((self.headers[0], *page.headers)).rows}
+        rows = []
+        for row in self.rows:
+            old = prose.get(row[0], ("", *(["?"] * len(page.headers))))[1:]
+            known = dict(zip(self.headers, row, strict=True))
+            rows.append(tuple(known.get(h, old[i]) for i, h in enumerate(page.headers)))
+        return Table(page.headers, tuple(rows))
+
+    def markdown(self) -> str:
+        """The table as Markdown, to paste."""
+        lines = [self.headers, tuple("---" for _ in self.headers), *self.rows]
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+# ---- the page
+
+
+def headings(text: str) -> list[str]:
+    """The section numbers of the page's headings, in order: '1', '1.1', ..., 'A', 'A.2'."""
+    return re.findall(r"^#+ §([0-9A-Z.]*[0-9A-Z])\b", text, re.MULTILINE)
+
+
+def page_tables(text: str) -> dict[str, list[Table]]:
+    """The tables of every section that has some, in order."""
+    found: dict[str, list[Table]] = {}
+    section = ""
+    rows: list[tuple[str, ...]] = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append(tuple(cell.strip() for cell in line.strip()[1:-1].split("|")))
+            continue
+        if rows:
+            found.setdefault(section, []).append(Table(rows[0], tuple(rows[2:])))
+            rows = []
+        if heading := headings(line):
+            section = heading[0]
+    return found
+
+
+def fenced(text: str, language: str) -> list[str]:
+    """The contents of the page's code blocks in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+# ---- what it should say
+
+
+def rules(kind: str) -> list[Rule]:
+    """The canonical design's rules of a kind, in the order of the text."""
+    return [r for r in CANONICAL.rules() if r.kind == kind]
+
+
+def p_numbers(rule: Rule) -> tuple[str, ...]:
+    """The P-numbers at the head of a property's docstring."""
+    head = re.match(r"(?:P\d+(?:, )?)+\.", rule.title)
+    return tuple(re.findall(r"P\d+", head.group())) if head else ()
+
+
+def sentence(rule: Rule) -> str:
+    """The docstring's first paragraph without its P-numbers."""
+    return re.sub(r"^(?:P\d+(?:, )?)+\.\s*", "", rule.title)
+
+
+def actions() -> Table:
+    """§3.1: the actions."""
+    return Table(
+        ("action", "section", "actor", "for each", "what", "fairness"),
+        tuple(
+            (code(r.name), f"§{r.section}", r.actor, ", ".join(r.params) or NOTHING, sentence(r), r.fairness or "none")
+            for r in rules("action")
+        ),
+    )
+
+
+def properties(kind: str, caught_alone: dict[str, str]) -> Table:
+    """§4, §5: invariants or step properties, each with the first faulty rule that it catches."""
+    first = {m.caught_by: m.name for m in reversed(SPEC_MUTANTS)} | caught_alone
+    return Table(
+        ("property", "section", "P", "what holds", "a fault that it catches"),
+        tuple(
+            (code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r), code(first[r.name])) for r in rules(kind)
+        ),
+    )
+
+
+def outcomes() -> Table:
+    """§6: what must be reachable."""
+    return Table(
+        ("outcome", "section", "what happens"),
+        tuple((code(r.name), f"§{r.section}", sentence(r)) for r in rules("sometimes")),
+    )
+
+
+def liveness() -> Table:
+    """§7: what must happen in the end."""
+    return Table(
+        ("property", "section", "P", "what happens in the end"),
+        tuple((code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r)) for r in rules("live")),
+    )
+
+
+def variables() -> Table:
+    """§3.0: the state variables, and the actors whose actions write them."""
+    writers: dict[str, list[str]] = {}
+    for rule in rules("action"):
+        for name in sorted(written(rule.function, set())):
+            writers.setdefault(name, [])
+            if rule.actor not in writers[name]:
+                writers[name].append(rule.actor)
+    fields = [(name, value) for name, value in vars(state.Pipeline).items() if isinstance(value, Field)]
+    return Table(
+        ("variable", "one for each", "values", "written by"),
+        tuple(
+            (
+                code(name),
+                ", ".join(map(named, f.dims)) or "server",
+                values(f.type),
+                listed(tuple(writers.get(name, ()))),
+            )
+            for name, f in fields
+        ),
+    )
+
+
+def life_cycle() -> Table:
+    """§2: the edges of the life cycle."""
+    return Table(
+        ("trigger", "from", "to", "when"),
+        tuple((e.trigger, ", ".join(e.sources), e.target, e.when) for e in lifecycle.TABLE),
+    )
+
+
+def vocabulary() -> Table:
+    """§3.14: the observable events and the actions that emit them."""
+    emitters: dict[str, list[str]] = {}
+    for rule in rules("action"):
+        for kind in sorted(emits(rule.function, set())):
+            emitters.setdefault(kind, []).append(code(rule.name))
+    return Table(
+        ("event", "arguments", "kind", "emitted by"),
+        tuple(
+            (
+                code(name),
+                ", ".join(kind.fields),
+                "lockstep" if kind in events.LOCKSTEP else "thread",
+                listed(tuple(emitters.get(name, ()))),
+            )
+            for name, kind in events.EVENTS.items()
+        ),
+    )
+
+
+def log() -> Table:
+    """§3.15: the lines of an implementation's log and their fields."""
+    logged = {"lockstep": events.LOGGED_LOCKSTEP, "thread": events.LOGGED_THREAD}
+    return Table(
+        ("line", "fields", "kind"),
+        tuple((code(name), listed(names), kind) for kind, lines in logged.items() for name, names in lines.items()),
+    )
+
+
+def configurations(counts: dict[str, tuple[int, int, int]]) -> Table:
+    """§1.3: the configurations of the named bounds, and their pinned sizes."""
+    named_in: dict[str, list[str]] = {}
+    for name, members in BOUNDS.items():
+        for b in members:
+            named_in.setdefault(b.name, []).append(name)
+    every = {b.name: b for members in BOUNDS.values() for b in members}
+    return Table(
+        (
+            *("configuration", "in", "requests x attempts", "ranks", "host pages", "chains", "threshold", "limit"),
+            *("policy", "may happen", "states", "transitions", "depth"),
+        ),
+        tuple(
+            (code(name), ", ".join(named_in[name]), *setting(b), *(f"{n:,}" for n in counts[name]))
+            for name, b in every.items()
+        ),
+    )
+
+
+def setting(b: Bounds) -> tuple[str, ...]:
+    """The sizes and switches of a configuration. A chain is its pages in the tree / in storage / in all."""
+    chains = zip(b.resident_pages, b.stored_pages, strict=True)
+    switches = ("aborts", "stops", "churn", "writes")
+    return (
+        f"{b.requests} x {b.attempts}",
+        str(b.ranks),
+        str(b.host_pages),
+        ", ".join(f"{resident}/{stored}/{b.chain_pages}" for resident, stored in chains),
+        str(b.threshold_pages),
+        str(b.limit_pages),
+        POLICY.members[b.policy],
+        ", ".join(name for name in switches if getattr(b, name)),
+    )
+
+
+def designs() -> Table:
+    """§8: the designs and what they are pinned to violate."""
+    return Table(
+        ("design", "in short", "replaces", "violates"),
+        tuple(
+            (code(d.name), d.summary, listed(tuple(map(code, d.replaces))), listed(tuple(map(code, d.violates))))
+            for d in DESIGNS.values()
+        ),
+    )
+
+
+def counterexample() -> Table:
+    """§8.2: the shortest run by which the design of 0.5.18 mixes up two attempts."""
+    spec = BoundSpec(BY_REQUEST_ID, AGAIN)
+    violation = explore(spec).violation
+    assert violation is not None
+    return Table(
+        ("step", "actor", "action", "what changed"),
+        tuple((str(t.number), t.actor, code(t.action), "<br>".join(t.changes)) for t in tell(spec, violation.run)),
+    )
+
+
+def implemented() -> Table:
+    """§9: for each P-number, the properties whose docstrings name it."""
+    judged = [r for kind in ("invariant", "step", "live") for r in rules(kind)]
+    return Table(
+        ("P", "held here by"),
+        tuple((p, listed(tuple(code(r.name) for r in judged if p in p_numbers(r)))) for p in P_NUMBERS),
+    )
+
+
+# ---- cells
+
+
+def code(name: str) -> str:
+    """A name, set as code."""
+    return f"`{name}`"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in one cell; `none` for none."""
+    return ", ".join(names) or NOTHING
+
+
+def named(value: Any) -> str:
+    """An index set or constant by its name, a number as it is."""
+    return value.name if isinstance(value, Symbol) else str(value)
+
+
+def values(t: Type) -> str:
+    """The values of a bounded type, in words."""
+    if t.kind in ("queue", "set"):
+        return f"{t.kind} of {named(t.high)}"
+    if t.kind == "flag":
+        return "yes, no"
+    if t.names:
+        return ", ".join(t.names)
+    return f"{named(t.high)} or none" if t.low < 0 else f"0 .. {named(t.high)}"
+
+
+# ---- what a rule does
+
+
+def calls(function: Callable[..., Any], seen: set[str]) -> Iterator[tuple[FunctionType, ast.AST]]:
+    """Every node of a rule's text and of the helper functions that it reaches, with the function that it stands in."""
+    assert isinstance(function, FunctionType)
+    seen.add(function.__name__)
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        yield function, node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in seen | NOT_A_STEP:
+            helper = function.__globals__.get(node.func.id)
+            if isinstance(helper, FunctionType) and helper.__module__ in {m.__name__ for m in CANONICAL.modules}:
+                yield from calls(helper, seen)
+
+
+def written(function: Callable[..., Any], seen: set[str]) -> set[str]:
+    """The state variables that a rule writes, itself or through helper functions."""
+    found = set()
+    for _, node in calls(function, seen):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            targets = [node.func.value]
+        for target in targets:
+            while isinstance(target, ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Attribute):
+                found.add(target.attr)
+    return found
+
+
+def emits(function: Callable[..., Any], seen: set[str]) -> set[str]:
+    """The names of the events that a rule emits, itself or through helper functions."""
+    found = set()
+    for user, node in calls(function, seen):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "emit":
+            kind = node.args[1]
+            assert isinstance(kind, ast.Name)
+            event = user.__globals__[kind.id]
+            assert isinstance(event, EventKind)
+            found.add(event.name)
+    return found

@@ -1,0 +1,216 @@
+"""SPEC.md against the registries, in both directions; a table that is wrong is shown as it should be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import spec_tables
+from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
+from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
+from hicache_spec.language import Field
+from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table
+from test_explore import COUNTS
+from test_spec_mutants import CAUGHT_ALONE
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "spec" / "SPEC.md").read_text(encoding="utf-8")
+TABLES = spec_tables.page_tables(PAGE)
+SECTION = r"§([0-9A-Z](?:[0-9.]*[0-9])?)"
+NAMES = r"\b(?:sched|query|io|backup|env|inv|step|live|sometimes)_\w+"
+
+
+def order_of(section: str) -> tuple[tuple[int, str], ...]:
+    """Sections in the order of the page: numbers by value, letters after them."""
+    return tuple((int(part), "") if part.isdigit() else (1000, part) for part in section.split("."))
+
+
+def table_of(section: str, headers: tuple[str, ...]) -> Table:
+    """The section's table that has these columns."""
+    found = [table for table in TABLES[section] if set(headers) <= set(table.headers)]
+    assert len(found) == 1, f"§{section} has {len(found)} tables with the columns {', '.join(headers)}"
+    return found[0]
+
+
+def known_sections() -> set[str]:
+    """The sections of headings and rules, and the groups of the latter: with §3.7.1 there is §3.7."""
+    of_rules = {r.section for r in CANONICAL.rules()}
+    return set(spec_tables.headings(PAGE)) | of_rules | {section.rpartition(".")[0] for section in of_rules}
+
+
+def assert_stands(section: str, expected: Table) -> None:
+    """The table of a section has exactly these rows; columns that no registry knows are filled in."""
+    page = table_of(section, expected.headers)
+    known = page.select(expected.headers)
+    paste = expected.merged_into(page).markdown()
+    assert known.rows == expected.rows, f"the table of §{section} should be:\n\n{paste}\n"
+    empty = [row[0] for row in page.rows if not all(row) or "?" in row]
+    assert not empty, f"cells are left empty in the table of §{section}, in the rows {', '.join(empty)}"
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("1.3", lambda: spec_tables.configurations(COUNTS)),
+        ("2", spec_tables.life_cycle),
+        ("3.0", spec_tables.variables),
+        ("3.1", spec_tables.actions),
+        ("3.14", spec_tables.vocabulary),
+        ("3.15", spec_tables.log),
+        ("4", lambda: spec_tables.properties("invariant", CAUGHT_ALONE)),
+        ("5", lambda: spec_tables.properties("step", CAUGHT_ALONE)),
+        ("6", spec_tables.outcomes),
+        ("7", spec_tables.liveness),
+        ("8", spec_tables.designs),
+        ("8.2", spec_tables.counterexample),
+        ("9", spec_tables.implemented),
+    ],
+    ids=lambda value: f"section {value}" if isinstance(value, str) else "",
+)
+def test_a_table_says_what_the_code_says(section: str, expected: object) -> None:
+    assert callable(expected)
+    table = expected()
+    assert table.rows, "nothing was compared"
+    assert_stands(section, table)
+
+
+# ---- the registries themselves are whole: nothing is compared with an empty list
+
+
+def test_the_expected_tables_leave_nothing_out() -> None:
+    kinds = {"action": spec_tables.actions(), "sometimes": spec_tables.outcomes(), "live": spec_tables.liveness()}
+    kinds |= {kind: spec_tables.properties(kind, CAUGHT_ALONE) for kind in ("invariant", "step")}
+    for kind, table in kinds.items():
+        assert [row[0] for row in table.rows] == [f"`{r.name}`" for r in CANONICAL.rules() if r.kind == kind]
+    fields = [name for name, value in vars(state.Pipeline).items() if isinstance(value, Field)]
+    assert [row[0] for row in spec_tables.variables().rows] == [f"`{name}`" for name in fields]
+    assert all(row[-1] != NOTHING for row in spec_tables.variables().rows), "a variable that no action writes"
+    assert [row[0] for row in spec_tables.vocabulary().rows] == [f"`{name}`" for name in events.EVENTS]
+    assert [row[0] for row in spec_tables.designs().rows] == [f"`{name}`" for name in DESIGNS]
+    assert {row[0] for row in spec_tables.configurations(COUNTS).rows} == {f"`{name}`" for name in COUNTS}
+    assert {b.name for members in BOUNDS.values() for b in members} == COUNTS.keys()
+
+
+def test_every_event_but_the_flag_is_emitted() -> None:
+    assert [row[0] for row in spec_tables.vocabulary().rows if row[-1] == NOTHING] == ["`marked`"]
+
+
+# ---- sections
+
+
+def test_sections_of_rules_are_unique_and_increase() -> None:
+    seen: list[str] = []
+    for kind, first in SECTION_OF_KIND.items():
+        sections = [r.section for r in CANONICAL.rules() if r.kind == kind]
+        assert all(s.split(".")[0] == first.split(".")[0] for s in sections), (
+            f"a section of another chapter: {sections}"
+        )
+        assert sections == sorted(sections, key=order_of), f"{kind} rules are not in the order of their sections"
+        seen += sections
+    assert "" not in seen, "a rule without a section"
+    twice = {s for s in seen if seen.count(s) > 1}
+    assert not twice, f"sections of more than one rule: {', '.join(sorted(twice))}"
+
+
+def test_headings_are_unique_and_increase() -> None:
+    sections = spec_tables.headings(PAGE)
+    assert sections[0] == "1", "assumptions come first"
+    assert sections == sorted(set(sections), key=order_of)
+    assert {"1.3", "2", "3", "4", "5", "6", "7", "8", "A", "B"} <= set(sections)
+
+
+def test_a_section_that_the_page_refers_to_exists() -> None:
+    assert set(re.findall(SECTION, PAGE)) <= known_sections()
+
+
+def test_a_section_that_a_docstring_refers_to_exists() -> None:
+    known = known_sections()
+    for path in sorted((ROOT / "spec" / "hicache_spec").rglob("*.py")):
+        used = set(re.findall(SECTION, path.read_text(encoding="utf-8")))
+        assert used <= known, f"{path.name}: {', '.join(sorted(used - known))}"
+
+
+# ---- names and files
+
+
+def test_a_name_on_the_page_exists() -> None:
+    known = {r.name for r in CANONICAL.rules()} | {m.name for m in SPEC_MUTANTS} | events.EVENTS.keys()
+    known |= (
+        vars(language).keys() | vars(state.Pipeline).keys() | {name for d in DESIGNS.values() for name in d.replaces}
+    )
+    assert not set(re.findall(NAMES, PAGE)) - known
+
+
+def test_a_file_on_the_page_exists() -> None:
+    linked = [ROOT / "spec" / target for target in re.findall(r"\]\(([^)#]+)\)", PAGE)]
+    named = [ROOT / path for path in re.findall(r"`((?:spec|impl|model_checks|tests)/[\w/.]+)`", PAGE)]
+    assert linked
+    assert named
+    assert not [str(path) for path in (*linked, *named) if not path.exists()]
+
+
+def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
+    commands = re.findall(r"hicheck explore[^`\n]*", PAGE)
+    assert commands
+    for command in commands:
+        assert set(re.findall(r"--design (\w+)", command)) <= DESIGNS.keys()
+        assert set(re.findall(r"--bounds (\w+)", command)) <= BOUNDS.keys()
+
+
+# ---- the picture, the states, the list of properties
+
+
+def test_the_picture_is_the_generated_one() -> None:
+    assert spec_tables.fenced(PAGE, "mermaid") == [lifecycle.mermaid()]
+
+
+def test_the_states_are_those_of_the_life_cycle() -> None:
+    table = table_of("2", ("state", "final")).select(("state", "final"))
+    assert {row[0] for row in table.rows} == set(lifecycle.STATES)
+    assert {name for name, final in table.rows if final == "yes"} == set(lifecycle.FINAL)
+
+
+def test_what_is_not_held_says_why() -> None:
+    headers = ("P", "held here by", "how far")
+    table = table_of("9", headers).select(headers)
+    assert tuple(row[0] for row in table.rows) == P_NUMBERS
+    reasons = ("Not in this step: ", "Not a property: by construction")
+    silent = [p for p, held, how_far in table.rows if held == NOTHING and not how_far.startswith(reasons)]
+    assert not silent, f"neither held nor explained: {', '.join(silent)}"
+
+
+def test_p_numbers_are_on_the_list() -> None:
+    named = {p for r in CANONICAL.rules() for p in spec_tables.p_numbers(r)}
+    assert named <= set(P_NUMBERS)
+    judged = [r for r in CANONICAL.rules() if r.kind in ("invariant", "step", "live")]
+    assert not [r.name for r in judged if not spec_tables.p_numbers(r)], "a property that implements nothing"
+    loose = [r.name for r in CANONICAL.rules() if re.search(r"\bP\d", spec_tables.sentence(r))]
+    assert not loose, "a P-number stands at the head of a docstring"
+
+
+# ---- the comparison itself can fail
+
+
+def test_a_table_that_lags_behind_is_shown_as_it_should_be() -> None:
+    page = Table(("event", "arguments", "meaning"), (("`old`", "op", "an old one"),))
+    expected = Table(("event", "arguments"), (("`old`", "op, pages"), ("`new`", "op")))
+    assert page.select(expected.headers) != expected
+    assert expected.merged_into(page).markdown().splitlines() == [
+        "| event | arguments | meaning |",
+        "| --- | --- | --- |",
+        "| `old` | op, pages | an old one |",
+        "| `new` | op | ? |",
+    ]
+
+
+def test_a_missing_column_is_named() -> None:
+    with pytest.raises(KeyError, match="no column pages among event"):
+        Table(("event",), (("`old`",),)).select(("pages",))
+
+
+def test_tables_and_headings_are_found() -> None:
+    text = "## §1 One\n| a | b |\n|---|---|\n| 1 | 2 |\n\n### §1.2 Two\nprose §9\n\n| c |\n|---|\n| 3 |\n"
+    assert spec_tables.headings(text) == ["1", "1.2"]
+    assert spec_tables.page_tables(text) == {"1": [Table(("a", "b"), (("1", "2"),))], "1.2": [Table(("c",), (("3",),))]}
