@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from hicache_checks.engine.counterexample import tell
-from hicache_checks.engine.explore import explore
+from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, explore
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, events, lifecycle, state
 from hicache_spec.bounds import AGAIN, POLICY
@@ -130,6 +130,17 @@ def properties(kind: str, caught_alone: dict[str, str]) -> Table:
         ("property", "section", "P", "what holds", "a fault that it catches"),
         tuple(
             (code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r), code(first[r.name])) for r in rules(kind)
+        ),
+    )
+
+
+def checks() -> Table:
+    """§4: the checks of every exploration that are no rules, each with the faulty rule that the page tells of."""
+    return Table(
+        ("check", "a fault that it catches"),
+        (
+            (code(STATE_IN_BOUNDS), code("sched_unprotects_the_root")),
+            (code(DEADLOCK), code("sched_needs_termination_everywhere")),
         ),
     )
 

@@ -13,16 +13,16 @@ CANONICAL = DESIGNS["decide_at_drain"]
 
 # configuration: distinct states, transitions, depth
 COUNTS = {
-    "solo_churn": (794, 2_276, 19),
+    "solo_churn": (794, 2_562, 19),
     "again": (1_494, 4_188, 23),
     "pressure": (3_266, 8_360, 23),
     "pressure_churn": (8_989, 29_383, 23),
     "limiter": (330, 726, 17),
     "pair_pressure": (69_770, 235_040, 37),
     "pair_churn": (10_014, 41_453, 32),
-    "pair_limiter": (10_978, 39_475, 29),
+    "pair_limiter": (10_978, 43_855, 29),
     "pair_again": (16_410, 61_675, 36),
-    "best_effort": (3_809, 15_570, 22),
+    "best_effort": (3_809, 18_076, 22),
     "timeout": (3_780, 11_659, 23),
     "timeout_churn": (1_032, 2_749, 21),
     "writes": (2_165, 6_797, 24),

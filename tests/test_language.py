@@ -85,7 +85,7 @@ def test_a_set_is_kept_in_order() -> None:
 
 def toy_by_hand(tickets: int, workers: int) -> tuple[int, int]:
     """States and transitions of the toy, written down a second time without the language."""
-    start = (tuple(range(tickets)), (None,) * workers, frozenset(), frozenset())
+    start: Any = (tuple(range(tickets)), (None,) * workers, frozenset(), frozenset())
     seen, waiting, transitions = {start}, [start], 0
     while waiting:
         queue, hands, done, watched = waiting.pop()
@@ -322,6 +322,29 @@ def emits_a_keyword(s: State) -> None:
     emit(s, toy_spec.ON_TAKEN, worker=1)  # type: ignore[call-arg]
 
 
+def names_a_queue(s: State) -> None:
+    q = s.waiting
+    q.pop(0)
+
+
+def passes_an_array(s: State) -> None:
+    pay(s, s.seen[0])
+
+
+def uses_an_undeclared_variable(s: State) -> None:
+    s.spent = s.speed
+
+
+def take_and_tell(s: State) -> bool:
+    s.waiting.pop(0)
+    return True
+
+
+def requires_after_a_write_in_a_condition(s: State) -> None:
+    if take_and_tell(s):
+        require(s.spent == 0, "too late")
+
+
 REJECTED: list[tuple[Callable[..., Any], str]] = [
     (uses_while, "'while'"),
     (uses_division, "'floordiv'"),
@@ -343,6 +366,10 @@ REJECTED: list[tuple[Callable[..., Any], str]] = [
     (uses_a_comprehension, "'listcomp'"),
     (loops_over_a_queue, r"a loop over something that is not an index set or range\(\)"),
     (emits_a_keyword, "a keyword argument"),
+    (names_a_queue, "a second name for a queue, a set or an array"),
+    (passes_an_array, "a second name for a queue, a set or an array"),
+    (uses_an_undeclared_variable, "the state variable 'speed', which is not declared,"),
+    (requires_after_a_write_in_a_condition, "a 'require' after a write at .*guards first"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from hicache_spec import lifecycle
 from hicache_spec.lifecycle import EDGES, FINAL, STATES, TABLE, TRIGGERS, MachineError, Operation
 from hicache_spec.state import AFTER, PHASE

@@ -103,21 +103,25 @@ def test_every_event_that_happened_twice_is_noticed() -> None:
         assert explain(logs) is not None, f"twice {LOGS[rank][index]}"
 
 
+# Numbers that nothing depends on: node ids, how many pages of a fetch the tree knew, a higher answer of one rank (the
+# MIN is another's), which page of a tail is released, what could be evicted at a revoke that is not for memory.
+IDLE = ("node", "anchor", "base", "number", "failed", "known")
+
+
+def says_something(event: Event, name: str) -> bool:
+    if name in IDLE or event.kind in (*UNSEEN, "query_asked"):
+        return False
+    if name == "page" and event.kind == "io_released":
+        return False
+    return not (name == "evictable" and event.data.get("reason") != "no_memory")
+
+
 NUMBERS = [
     (rank, index, name)
     for rank, log in enumerate(LOGS)
     for index, event in enumerate(log)
     for name, value in event.data.items()
-    if type(value) is int and name not in ("node", "anchor", "base", "number", "failed") and event.kind not in UNSEEN
-]
-# A higher answer of one rank changes nothing: the MIN is another rank's. `page` of a tail page and `evictable` at a revoke that is not for memory say nothing that anything depends on.
-NUMBERS = [
-    (rank, index, name)
-    for rank, index, name in NUMBERS
-    if LOGS[rank][index].kind != "query_asked"
-    and not (name == "page" and LOGS[rank][index].kind == "io_released")
-    and not (name == "evictable" and LOGS[rank][index].data.get("reason") != "no_memory")
-    and not (name == "known")
+    if type(value) is int and says_something(event, name)
 ]
 
 

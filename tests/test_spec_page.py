@@ -60,6 +60,7 @@ def assert_stands(section: str, expected: Table) -> None:
         ("3.14", spec_tables.vocabulary),
         ("3.15", spec_tables.log),
         ("4", lambda: spec_tables.properties("invariant", CAUGHT_ALONE)),
+        ("4", spec_tables.checks),
         ("5", lambda: spec_tables.properties("step", CAUGHT_ALONE)),
         ("6", spec_tables.outcomes),
         ("7", spec_tables.liveness),
@@ -95,6 +96,23 @@ def test_the_expected_tables_leave_nothing_out() -> None:
 
 def test_every_event_but_the_flag_is_emitted() -> None:
     assert [row[0] for row in spec_tables.vocabulary().rows if row[-1] == NOTHING] == ["`marked`"]
+
+
+def test_the_checks_without_a_rule_catch_what_the_page_says() -> None:
+    mutants = {m.name: m for m in SPEC_MUTANTS}
+    for check, fault in spec_tables.checks().rows:
+        assert f"`{mutants[fault.strip('`')].caught_by}`" == check
+    told = mutants["sched_needs_termination_everywhere"]
+    assert f"is found in `{told.bounds.name}` in {told.steps} steps" in PAGE
+
+
+def test_the_sizes_that_the_mutants_need_are_those_on_the_page() -> None:
+    sizes = ("requests", "ranks", "attempts", "chain_pages", "host_pages")
+    words = ("two requests", "two ranks", "two attempts", "three pages a chain", "four host pages")
+    largest = [max(getattr(m.bounds, size) for m in SPEC_MUTANTS) for size in sizes]
+    numbers = {"two": 2, "three": 3, "four": 4}
+    assert [numbers[word.split()[0]] for word in words] == largest
+    assert f"at most {', '.join(words[:-1])} and {words[-1]}" in PAGE
 
 
 # ---- sections

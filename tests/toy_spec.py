@@ -83,7 +83,7 @@ def worker_take(s: State, worker: int) -> None:
     emit(s, ON_TAKEN, worker, s.ticket[worker])
 
 
-@action(worker=WORKERS)
+@action(fairness="weak", worker=WORKERS)
 def worker_finish(s: State, worker: int) -> None:
     """§2.2 The ticket is done and paid for."""
     require(s.mode[worker] == BUSY, "the worker is busy")

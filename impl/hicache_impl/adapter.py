@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar, cast, get_args
 
 from hicache_impl.audit import LOCKSTEP_KEYS
 from hicache_impl.cache import HiCache, open_rank
@@ -196,10 +196,16 @@ class Reference:
         """Move the clock of a gated runtime."""
         self._gated().advance(seconds)
 
-    def break_storage(self, rank: int, call: Call, how: Literal["raise", "miss", "short"]) -> None:
-        """From now on the store that this rank sees fails in this call, until `heal_storage`."""
+    def break_storage(self, rank: int, call: str, how: str) -> None:
+        """From now on the store that this rank sees fails in a call, until `heal_storage`.
+
+        `call` is exists, get or put; `how` is raise, miss or short. ValueError: it is not.
+        """
         faulty = self.faults[rank]
-        {"raise": faulty.raise_on, "miss": faulty.miss, "short": faulty.short}[how](call)
+        faults = {"raise": faulty.raise_on, "miss": faulty.miss, "short": faulty.short}
+        if call not in get_args(Call) or how not in faults:
+            raise ValueError(f"a store cannot {how} in {call}")
+        faults[how](cast("Call", call))
 
     def heal_storage(self) -> None:
         """The stores of all ranks work again."""

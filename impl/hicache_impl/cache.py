@@ -130,7 +130,7 @@ class HiCache(Drain, Tiers):
 
     def _decline(self, rid: str, attempt: int, reason: str, base: int, span: int) -> Submission:
         self.counters.declined[reason] += 1
-        self.log.emit(events.DECLINED, (rid, attempt), reason=reason)
+        self.log.emit(events.DECLINED, (rid, attempt), reason=reason, span=span)
         return Submission(None, reason, attempt, base, span)
 
     def poll(self, rids: Iterable[str]) -> dict[str, Poll]:

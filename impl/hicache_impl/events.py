@@ -48,7 +48,7 @@ DIED = "died"
 
 LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
     SUBMITTED: ("span", "base", "anchor"),
-    DECLINED: ("reason",),
+    DECLINED: ("reason", "span"),
     STOPPED: (),
     SKIPPED: (),
     REVOKED: ("reason", "by", "evictable", "free"),

@@ -63,7 +63,7 @@ class Fault(enum.StrEnum):
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE|-", help="Also write the result as JSON; - is stdout.")
 ]
-_OVERRIDE = "Instead of the bounds' own."
+_OVERRIDE = "Instead of the bounds' own; alone, of a configuration `custom`."
 
 
 @app.command()
@@ -85,14 +85,19 @@ def spec(
 @app.command()
 def explore(
     design: Annotated[str, typer.Option(help="The design to explore.")] = "decide_at_drain",
-    bounds: Annotated[Bounds, typer.Option(help="A named set of configurations.")] = Bounds.TINY,
+    bounds: Annotated[
+        Bounds | None, typer.Option(help="A named set of configurations; tiny, if no size is given.")
+    ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
     ranks: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
-    host_pages: Annotated[int | None, typer.Option(min=0, help=_OVERRIDE)] = None,
+    host_pages: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
     pages: Annotated[int | None, typer.Option(min=1, help="Pages a request. " + _OVERRIDE)] = None,
     attempts: Annotated[int | None, typer.Option(min=1, help="Attempts of a request id. " + _OVERRIDE)] = None,
     threshold_pages: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
     policy: Annotated[Policy | None, typer.Option(help=_OVERRIDE)] = None,
+    churn: Annotated[bool, typer.Option("--churn", help="Storage changes and fails.")] = False,
+    stops: Annotated[bool, typer.Option("--stops", help="Callers stop requests.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Configurations at a time; one a core by default.")] = None,
     max_states: Annotated[int | None, typer.Option(min=1, help="Stop as unknown after so many states.")] = None,
     json: JsonOption = None,
 ) -> int:
@@ -103,7 +108,7 @@ def explore(
 
         options = explore_command.ExploreOptions(
             design=design,
-            bounds=bounds.value,
+            bounds=None if bounds is None else bounds.value,
             requests=requests,
             ranks=ranks,
             host_pages=host_pages,
@@ -111,6 +116,9 @@ def explore(
             attempts=attempts,
             threshold_pages=threshold_pages,
             policy=None if policy is None else policy.value,
+            churn=churn,
+            stops=stops,
+            jobs=jobs,
             max_states=max_states,
         )
         return explore_command.run(options, screen)

@@ -75,11 +75,13 @@ def specification(screen: Screen) -> Part:
     outcome = summarise(options, explored, time.perf_counter() - start)
     kinds = Counter(rule.kind for rule in DESIGNS[CANONICAL].rules())
     missing, violations = outcome.keys["sometimes_missing"], outcome.keys["violations"]
+    assert isinstance(missing, list)
+    assert isinstance(violations, list)
     says = f"{kinds['invariant'] + kinds['step']} properties hold, {kinds['sometimes']} outcomes reached"
     if violations:
-        says = "; ".join(f"{v['property']} violated in {len(v['steps'])} steps" for v in violations)  # type: ignore[attr-defined]
+        says = "; ".join(f"{v['property']} violated in {len(v['steps'])} steps" for v in violations)
     elif missing:
-        says = f"outcomes never reached: {', '.join(missing)}"  # type: ignore[arg-type]
+        says = f"outcomes never reached: {', '.join(missing)}"
     bounds = f"{CANONICAL}, small: {len(explored)} configurations, up to 2 requests x 2 ranks"
     row = VerifyRow(
         "specification", bounds, f"{outcome.keys['states']:,} states", _seconds(outcome), says, outcome.verdict
@@ -114,7 +116,8 @@ def designs(screen: Screen) -> list[Part]:
 
 
 def mutants(screen: Screen) -> Part:
-    """Every faulty rule of the specification is caught by the property that it breaks, in the pinned number of steps."""
+    """Every faulty rule of the specification is caught by the property that it breaks, in the pinned number of
+    steps."""
     start = time.perf_counter()
     known = load(MUTANTS, "specification")
     details = []
@@ -177,7 +180,9 @@ def workload(options: VerifyOptions, screen: Screen) -> Part:
         outcome = workload_command.replay(given, screen)
     keys = outcome.keys
     name = options.workload or "synthetic"
-    says = f"{keys['pages_verified']:,} pages verified, {keys['pages_left']} left over, {len(keys['violations'])} violations"  # type: ignore[arg-type]
+    violations = keys["violations"]
+    assert isinstance(violations, list)
+    says = f"{keys['pages_verified']:,} pages verified, {keys['pages_left']} left over, {len(violations)} violations"
     row = VerifyRow(
         "workload",
         f"{name}, {keys['requests']} requests, 2 gloo ranks, file storage",
@@ -186,7 +191,7 @@ def workload(options: VerifyOptions, screen: Screen) -> Part:
         says,
         outcome.verdict,
     )
-    return Part(row, outcome.verdict, dict(keys), [f"violation: {v}" for v in keys["violations"]])  # type: ignore[attr-defined]
+    return Part(row, outcome.verdict, dict(keys), [f"violation: {v}" for v in violations])
 
 
 def _seconds(outcome: Outcome) -> float:

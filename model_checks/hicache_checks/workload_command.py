@@ -47,7 +47,15 @@ class WorkloadOptions:
 
 
 def run(options: WorkloadOptions, screen: Screen) -> Outcome:
-    """Replay the trace with the monitor on, and report.
+    """Replay the trace with the monitor on, and report. Errors: see `replay`."""
+    outcome = replay(options, screen)
+    screen.progress.clear()
+    _print(outcome.keys, outcome.verdict, screen)
+    return outcome
+
+
+def replay(options: WorkloadOptions, screen: Screen) -> Outcome:
+    """Replay the trace and hold the logs to the specification.
 
     Raises InputError when there is no trace to replay, it cannot be read, or the options contradict each other.
     """
@@ -67,10 +75,7 @@ def run(options: WorkloadOptions, screen: Screen) -> Outcome:
     keys["violations"] += [] if explained.finding is None else [str(explained.finding)]
     keys["events_explained"] = explained.events
     keys["events_unobserved"] = explained.unobserved
-    verdict = _verdict(keys)
-    screen.progress.clear()
-    _print(keys, verdict, screen)
-    return Outcome(verdict, keys)
+    return Outcome(_verdict(keys), keys)
 
 
 def _explain(logs: list[Path], options: WorkloadOptions, screen: Screen, *, whole: bool) -> Explained:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from .language import EventKind
 
 ON_SUBMITTED = EventKind("submitted", ("op", "span"))
-ON_DECLINED = EventKind("declined", ("request", "reason"))
+ON_DECLINED = EventKind("declined", ("request", "reason", "span"))
 ON_STOPPED = EventKind("stopped", ("op",))
 ON_SKIPPED = EventKind("skipped", ("op",))
-ON_REVOKED = EventKind("revoked", ("op", "reason"))
-ON_ALLOCATED = EventKind("allocated", ("op", "pages", "hit"))
+ON_REVOKED = EventKind("revoked", ("op", "reason", "room"))
+ON_ALLOCATED = EventKind("allocated", ("op", "pages", "hit", "room"))
 ON_FETCHED = EventKind("fetched", ("op", "pages", "known"))
 ON_EVICTED = EventKind("evicted", ("chain", "pages"))
 ON_WRITTEN = EventKind("written", ("chain", "pages"))
@@ -58,7 +58,7 @@ EVENTS = {kind.name: kind for kind in (*LOCKSTEP, *THREAD)}
 
 LOGGED_LOCKSTEP: dict[str, tuple[str, ...]] = {
     "submitted": ("span", "base", "anchor"),
-    "declined": ("reason",),
+    "declined": ("reason", "span"),
     "stopped": (),
     "skipped": (),
     "revoked": ("reason", "by", "evictable", "free"),

@@ -70,7 +70,7 @@ from .state import (
     is_terminated,
     retire,
 )
-from .tree import attach, evict, evictable_pages, known_pages, protect, unprotect
+from .tree import attach, evict, known_pages, protect, room, unprotect
 
 # ---- §3.1 submit
 
@@ -85,7 +85,7 @@ def sched_submit(s: State, request: int, chain: int) -> None:
     span = LENGTH - s.resident[chain]
     reason = why_declined(s, request, span)
     if reason != NONE:
-        emit(s, ON_DECLINED, request, reason)
+        emit(s, ON_DECLINED, request, reason, span)
     else:
         admit(s, request, chain, span)
 
@@ -240,7 +240,7 @@ def allocate(s: State, op: int, hit: int) -> None:
 
     Why: nothing is evicted before it is known to be enough, so that a refused operation leaves no trace.
     """
-    pages = min(hit, s.free[0] + evictable_pages(s))
+    pages = min(hit, room(s))
     if pages < THRESHOLD:
         revoke(s, op, NO_MEMORY)
     else:
@@ -253,10 +253,10 @@ def grant(s: State, op: int, pages: int, hit: int) -> None:
     """The operation owns `pages` host pages on every rank and goes to the IO threads."""
     s.granted[op] = pages
     advance(s, op, ALLOCATE)
-    emit(s, ON_ALLOCATED, op, pages, hit)
     for r in RANKS:
         s.free[r] -= pages
         s.buffer[r].append(op)
+    emit(s, ON_ALLOCATED, op, pages, hit, room(s))
 
 
 def reclaim(s: State, pages: int) -> None:
@@ -270,7 +270,7 @@ def reclaim(s: State, pages: int) -> None:
 def revoke(s: State, op: int, reason: int) -> None:
     """The operation ends without publishing anything; its record and its protection go."""
     advance(s, op, REVOKE)
-    emit(s, ON_REVOKED, op, reason)
+    emit(s, ON_REVOKED, op, reason, room(s))
     drop_record(s, op)
     retire(s, op)
 

@@ -16,8 +16,12 @@ from .state import (
     HOST_PAGES,
     ILLEGAL,
     LENGTH,
+    LIMIT,
+    LIMITED,
     NO_MEMORY,
     OPS,
+    PAGES,
+    PENDING,
     POLICY_NOW,
     QUERIED,
     QUEUED,
@@ -27,6 +31,7 @@ from .state import (
     REVOKED,
     THRESHOLD,
     TIMEOUT_TICKS,
+    TOO_SHORT,
     WAS_STOPPED,
     at_rest,
     held,
@@ -35,7 +40,7 @@ from .state import (
     is_pending,
     is_terminated,
 )
-from .tree import evictable_pages, protected_depth, resident_pages
+from .tree import protected_depth, resident_pages
 
 # ---- §4 invariants
 
@@ -191,20 +196,24 @@ def step_aborted_is_not_published(s: State, t: State) -> bool:
 
 @step_property
 def step_eviction_is_needed(s: State, t: State) -> bool:
-    """§5.4 P9. Pages are evicted only if the answers taken ask for more than is free, and an operation is allocated."""
-    return not any(emitted(t, ON_EVICTED, chain=c) for c in CHAINS) or (
-        sum(s.hit[0][op] if is_taken(s, t, op) else 0 for op in OPS) > s.free[0]
-        and any(newly(s, t, op, ALLOCATED) for op in OPS)
-    )
+    """§5.4 P9. A drain evicts exactly the pages that its grants lack; no other step evicts."""
+    if not takes_answers(s, t):
+        return not any(emitted(t, ON_EVICTED, chain=c) for c in CHAINS)
+    granted = sum(t.granted[op] if newly(s, t, op, ALLOCATED) else 0 for op in OPS)
+    return resident_pages(s) - resident_pages(t) == max(0, granted - s.free[0])
 
 
 @step_property
 def step_refusal_is_needed(s: State, t: State) -> bool:
-    """§5.5 P9. A drain of one answer refuses it for lack of memory only if no eviction could have made room."""
-    return (
-        not any(emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY) for op in OPS)
-        or len(s.hit_queue[0]) - len(t.hit_queue[0]) != 1
-        or s.free[0] + evictable_pages(s) < THRESHOLD
+    """§5.5 P9. Memory is refused, or granted short of the hit, only if there is no more to be had, even by eviction."""
+    return all(
+        not any(emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY, room=n) for n in PAGES if n >= THRESHOLD)
+        and not any(
+            emitted(t, ON_ALLOCATED, op=op, pages=t.granted[op], room=n) and t.granted[op] < s.hit[0][op]
+            for n in PAGES
+            if n > 0
+        )
+        for op in OPS
     )
 
 
@@ -264,6 +273,26 @@ def step_hit_is_everywhere(s: State, t: State) -> bool:
         not newly(s, t, op, QUERIED) or all(max(t.hit[q][op] for q in RANKS) <= s.answer[r] for r in RANKS)
         for op in OPS
     )
+
+
+@step_property
+def step_declined_for_cause(s: State, t: State) -> bool:
+    """§5.12 P25. A submission is declined only if its id is pending, its span is too short, or the limit is reached."""
+    return all(
+        all(
+            not (emitted(t, ON_DECLINED, request=q, reason=PENDING) and s.record[q] == NONE)
+            and not (emitted(t, ON_DECLINED, request=q, reason=TOO_SHORT, span=n) and n >= THRESHOLD)
+            and not (emitted(t, ON_DECLINED, request=q, reason=LIMITED) and s.occupied < LIMIT)
+            for n in DEPTHS
+        )
+        for q in REQUESTS
+    )
+
+
+@step_property
+def step_fetched_had_memory(s: State, t: State) -> bool:
+    """§5.13 P1. Only an operation that was granted host pages ends fetched; one without memory is revoked."""
+    return all(not newly(s, t, op, FETCHED) or s.granted[op] > 0 for op in OPS)
 
 
 def takes_answers(s: State, t: State) -> bool:

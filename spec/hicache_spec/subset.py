@@ -6,7 +6,9 @@ Statements: assignment and augmented assignment (`+= -=`) to a local name or to 
 Expressions: constants; local names and names of constants, enumerators, tables and functions; `s.variable[...]`;
 `+ - *`; comparisons, `in` and `not in` a queue, a set or a tuple; `and or not`; a conditional expression; `min max len
 abs`; `any all sum min max` over one generator; calls of helper functions; `append` and `pop(0)` on a queue variable;
-`require`, `emit`, `emitted`, `insert`, `discard`. Strings appear only as reasons of `require`.
+`require`, `emit`, `emitted`, `insert`, `discard`. Strings appear only as reasons of `require`. A queue, a set or an
+array of the state gets no second name: it is indexed, asked for its length or for an element, or changed, where it
+stands.
 
 Guards first: in an action no `require` stands after a write, and helper functions have no `require`. Properties write
 nothing. A parameter named `s` or `t` is a state.
@@ -22,7 +24,7 @@ from types import FunctionType
 from typing import Any
 
 from . import language
-from .language import Design, Rule, SpecError
+from .language import Design, Field, Rule, SpecError
 
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.If, ast.For, ast.Return, ast.Pass, ast.Expr)
 EXPRESSIONS = (
@@ -36,6 +38,7 @@ BUILTINS = {"min", "max", "len", "abs", "any", "all", "sum", "range"}
 GENERATOR_CALLS = {"any", "all", "sum", "min", "max"}
 QUEUE_METHODS = {"append", "pop"}
 WRITING_CALLS = {"insert", "discard"}
+TAKE_A_WHOLE = {"len", "insert", "discard"}
 NO_WRITES = ("invariant", "step", "sometimes", "live", "quiescent")
 
 _checked: set[tuple[Callable[..., Any], str]] = set()
@@ -52,9 +55,9 @@ def check_rule(rule: Rule, design: Design) -> None:
     if (rule.function, f"{rule.kind}{replaced}") in _checked:
         return
     tree = _source(rule.function)
-    _Checker(rule.function, tree).check()
+    _Checker(rule.function, tree, design).check()
     for helper in _helpers(rule.function, design, set()):
-        checker = _Checker(helper, _source(helper))
+        checker = _Checker(helper, _source(helper), design)
         checker.check()
         if checker.requires:
             raise checker.error(checker.requires[0], "'require' in a helper function")
@@ -67,8 +70,8 @@ def check_rule(rule: Rule, design: Design) -> None:
 
 
 class _Checker:
-    def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef) -> None:
-        self.function, self.tree = function, tree
+    def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef, design: Design) -> None:
+        self.function, self.tree, self.design = function, tree, design
         self.parameters = [a.arg for a in tree.args.args]
         self.states = {p for p in self.parameters if p in ("s", "t")}
         self.requires: list[ast.AST] = []
@@ -138,9 +141,12 @@ class _Checker:
             return
         raise self.error(node, "a loop over something that is not an index set or range()")
 
-    def expression(self, node: ast.expr) -> None:
+    def expression(self, node: ast.expr, whole: bool = False) -> None:
+        """Check an expression; `whole`: it may be a whole queue, set or array, not only a single value."""
         if not isinstance(node, EXPRESSIONS):
             raise self.error(node, _words(node))
+        if not whole and self.is_whole(node):
+            raise self.error(node, "a second name for a queue, a set or an array")
         if isinstance(node, ast.Constant):
             if node.value is not None and type(node.value) not in (int, bool):
                 raise self.error(node, f"the constant {node.value!r}")
@@ -150,7 +156,7 @@ class _Checker:
         elif isinstance(node, ast.Subscript):
             if isinstance(node.slice, ast.Slice):
                 raise self.error(node, "a slice")
-            self.expression(node.value)
+            self.expression(node.value, whole=True)
             self.expression(node.slice)
         elif isinstance(node, ast.BinOp):
             if not isinstance(node.op, OPERATORS):
@@ -165,8 +171,9 @@ class _Checker:
             for op in node.ops:
                 if not isinstance(op, COMPARISONS):
                     raise self.error(node, _words(op))
-            for part in (node.left, *node.comparators):
-                self.expression(part)
+            self.expression(node.left)
+            for op, part in zip(node.ops, node.comparators, strict=True):
+                self.expression(part, whole=isinstance(op, (ast.In, ast.NotIn)))
         elif isinstance(node, (ast.BoolOp, ast.Tuple)):
             for part in node.values if isinstance(node, ast.BoolOp) else node.elts:
                 self.expression(part)
@@ -204,7 +211,19 @@ class _Checker:
             elif isinstance(argument, ast.Starred):
                 raise self.error(argument, "a starred argument")
             else:
-                self.expression(argument)
+                self.expression(argument, whole=name in TAKE_A_WHOLE)
+
+    def is_whole(self, node: ast.expr) -> bool:
+        """Is this a state variable, or a part of one, that is not a single value?"""
+        depth = 0
+        while isinstance(node, ast.Subscript):
+            depth, node = depth + 1, node.value
+        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.states):
+            return False
+        variable = vars(self.design.shape).get(node.attr)
+        if not isinstance(variable, Field):
+            raise self.error(node, f"the state variable {node.attr!r}, which is not declared,")
+        return depth < len(variable.dims) + (variable.type.kind in ("queue", "set"))
 
     def known_function(self, node: ast.AST, name: str) -> None:
         value = self.function.__globals__.get(name)
@@ -321,8 +340,9 @@ def _guards_first(function: Callable[..., Any], body: list[ast.stmt], design: De
             raise SubsetError(
                 f"{place(function, statement)}: a 'require' after a write at {written} (§A.2: guards first)"
             )
-        if not is_guard and written is None and not isinstance(statement, (ast.If, ast.For)):
-            written = _writes_in(function, statement, design, {function})
+        if not is_guard and written is None:
+            part = statement.test if isinstance(statement, ast.If) else statement
+            written = None if isinstance(part, ast.For) else _writes_in(function, part, design, {function})
 
 
 def _flat(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -37,6 +37,11 @@ def evictable_pages(s: State) -> int:
     return sum(s.resident[c] - protected_depth(s, c) for c in CHAINS)
 
 
+def room(s: State) -> int:
+    """Host pages that can be had now: free, or after an eviction."""
+    return s.free[0] + evictable_pages(s)
+
+
 def evict(s: State, missing: int) -> None:
     """Unprotected host pages leave the tree until `missing` pages are free, from the ends of the chains."""
     left = missing

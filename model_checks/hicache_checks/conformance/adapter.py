@@ -1,7 +1,7 @@
 """What a system under test must offer to be held to the specification: a few calls, on all its ranks at once.
 
-Whoever has an implementation writes this adapter; the reference's is `hicache_impl.adapter:Reference`, loaded by name like
-anybody else's. Token lists stand for prompts; pages are cut from them by the configured page size.
+Whoever has an implementation writes this adapter; the reference's is `hicache_impl.adapter:Reference`, loaded by name
+like anybody else's. Token lists stand for prompts; pages are cut from them by the configured page size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hicache_checks.conformance.observation import Seen
 class Log(Protocol):
     """One rank's events."""
 
-    def take_since(self, seq: int) -> Sequence[Seen]:
+    def take_since(self, seq: int, /) -> Sequence[Seen]:
         """The events from number `seq` on."""
 
 
@@ -79,9 +79,6 @@ class TestableAdapter(Adapter, Protocol):
 
     def evict_device(self, pages: int) -> int:
         """The device forgets pages."""
-
-    def quiesce(self) -> None:
-        """Tick until nothing is on its way."""
 
     def audit(self) -> Sequence[str]:
         """At rest: what is wrong with pages, references, counts and bytes, one line each."""

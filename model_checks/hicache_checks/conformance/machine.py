@@ -1,8 +1,8 @@
 """The Hypothesis state machine: what a caller can do, drawn at random, with the monitor watching.
 
-A rule returns when every thread rests or is held at a gate, so nothing that is drawn depends on timing. After each rule the
-logs are explained by the specification; at the end every operation must have ended, and pages, references, counts and
-bytes are audited.
+A rule returns when every thread rests or is held at a gate, so nothing that is drawn depends on timing. After each
+rule the logs are explained by the specification; at the end every operation must have ended, and pages, references,
+counts and bytes are audited.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from hicache_checks.conformance.monitor import MonitorConfig
 from hicache_checks.conformance.watch import Watch
 
 RIDS = ("a", "b", "c")
-# Prompts in pages of one token. They share prefixes, differ in the middle, and one is longer than small pools.
+# Prompts in pages of one token. They share prefixes, differ in the middle, one is longer than small pools, and some end
+# in what is a prompt of its own, so that a hash chain that starts at the wrong place finds something.
 PROMPTS: tuple[tuple[int, ...], ...] = (
     *((1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), (1, 2, 8), (1, 9, 3)),
-    *((5,), (5, 6), (5, 6, 7)),
+    *((5,), (5, 6), (5, 6, 7), (1, 5), (1, 5, 6), (1, 2, 5, 6)),
 )
 GATES = ("query.take", "query.ask", "query.asked", "query.agreed", "io.take", "io.page", "io.copied", "io.release")
 TIMEOUT_S = 1.0
@@ -213,7 +214,8 @@ class Conformance(RuleBasedStateMachine):
         for _ in range(ROUNDS_TO_END):
             self._call(self.target.tick)
             self._call(lambda: self.target.poll(RIDS))
-        self._call(self.target.quiesce)
+        for _ in range(ROUNDS_TO_END):
+            self._call(self.target.tick)
         self.watch.monitor.finish()
         self._check()
         problems = self.target.audit()

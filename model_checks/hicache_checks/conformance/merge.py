@@ -1,8 +1,8 @@
 """The logs of several ranks as one sequence, in an order in which it can have happened.
 
-Within a rank the log's order is kept. Between ranks only collectives order anything: nobody leaves the n-th collective of a
-group before everybody has joined it. Any sequence that respects both is as good as another, because steps of different
-ranks between collectives do not see each other.
+Within a rank the log's order is kept. Between ranks only collectives order anything: nobody leaves the n-th
+collective of a group before everybody has joined it. Any sequence that respects both is as good as another, because
+steps of different ranks between collectives do not see each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What is seen of an implementation: events, one log a rank.
 
 A log is JSON lines: `rank`, `seq` (0, 1, 2, ... within the rank), `kind`, `op` ([request id, attempt] or null), `data`.
-Kinds and fields are those of `hicache_spec.events`. Logs come from outside, so they are parsed and checked, never trusted.
+Kinds and fields are those of `hicache_spec.events`. Logs come from outside, so they are parsed and checked, never
+trusted.
 """
 
 from __future__ import annotations
@@ -46,11 +47,25 @@ class Event:
 class Seen(Protocol):
     """Anything that looks like an event: what an adapter's log hands out."""
 
-    rank: int
-    seq: int
-    kind: str
-    op: OpId | None
-    data: dict[str, Any]
+    @property
+    def rank(self) -> int:
+        """Whose event it is."""
+
+    @property
+    def seq(self) -> int:
+        """Its number within the rank."""
+
+    @property
+    def kind(self) -> str:
+        """Its name in the vocabulary."""
+
+    @property
+    def op(self) -> OpId | None:
+        """The operation that it is about."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Its fields."""
 
 
 def checked(seen: Iterable[Seen]) -> Iterator[Event]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, Verbosity, settings
+from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from hicache_checks.conformance.adapter import TestableAdapter
@@ -39,13 +39,11 @@ def run_stateful(
     shrink: bool = True,
 ) -> StatefulRun:
     """Run `examples` programs of at most `steps` calls, always the same ones. `shrink`: make a failing one small."""
-    from hypothesis import Phase
-
     machine = machine_for(build, ranks, policy)
     start = time.perf_counter()
     failure = None
     try:
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             machine,
             settings=settings(
                 max_examples=examples,

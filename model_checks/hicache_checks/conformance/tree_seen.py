@@ -1,7 +1,8 @@
 """The tree as it is seen: what the specification's chains stand for, taken from the events and checked for itself.
 
-The specification knows the tree by a few words (`hicache_spec/tree.py`). Here they are answered by what an implementation
-reported about its radix tree: which nodes it evicted, how many pages it could still evict, which fetched pages it knew.
+The specification knows the tree by a few words (`hicache_spec/tree.py`). Here they are answered by what an
+implementation reported about its radix tree: which nodes it evicted, how many pages it could still evict, which
+fetched pages it knew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Breadth-first exploration of a bound specification as plain Python objects: the reference engine.
 
 States are kept as bytes. Every distinct state is checked against the invariants and its types, every step against the
-step properties; the first violation found is a shortest one. A state in which nothing can happen must be quiescent.
+step properties; the first violation found is a shortest one. A state in which no fair action is enabled must be
+quiescent: a caller who may still abort something does not save it.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class _Search:
                 step.run(after)
             except Refused:
                 continue  # guards come first: `after` is still as `before`
-            enabled = True
+            enabled = enabled or bool(step.rule.fairness)
             target = spec.encode(after)
             is_new = target not in self.ids
             if is_new:
@@ -129,7 +130,7 @@ class _Search:
             after = spec.decode(key)
         if not enabled and self.checks_deadlock and not spec.is_quiescent(before):
             self.result.violation = Violation(
-                DEADLOCK, "3.0", "Where nothing can happen, nothing is pending.", self.path(source)
+                DEADLOCK, "3.0", "Where nothing that must go on can go on, the system is at rest.", self.path(source)
             )
 
     def check_step(self, before: State, after: State, source: int, number: int) -> None:

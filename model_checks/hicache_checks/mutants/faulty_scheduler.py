@@ -6,16 +6,20 @@ from hicache_spec.events import ON_DECLINED, ON_FETCHED, ON_SKIPPED
 from hicache_spec.language import NONE, State, emit, require
 from hicache_spec.pipeline import (
     admit,
+    agreed_pages,
     allocate,
     decide,
     drop_record,
     find_record,
     grant,
     mark,
+    may_end,
+    publish,
     reclaim,
     revoke,
     take_answered,
     terminate,
+    why_declined,
 )
 from hicache_spec.state import (
     ABORTS,
@@ -28,6 +32,7 @@ from hicache_spec.state import (
     LIMIT,
     LIMITED,
     NO_MEMORY,
+    OPS,
     RANKS,
     REQUEST_OF,
     THRESHOLD,
@@ -35,7 +40,7 @@ from hicache_spec.state import (
     advance,
     retire,
 )
-from hicache_spec.tree import attach, evict, evictable_pages, known_pages, unprotect
+from hicache_spec.tree import attach, evict, known_pages, room, unprotect
 
 
 def revoke_without_unprotecting(s: State, op: int) -> None:
@@ -96,7 +101,7 @@ def decide_without_the_flag(s: State, op: int) -> None:
 
 
 def grant_below_threshold(s: State, op: int, hit: int) -> None:
-    pages = min(hit, s.free[0] + evictable_pages(s))
+    pages = min(hit, room(s))
     if pages == 0:
         revoke(s, op, NO_MEMORY)
     else:
@@ -131,8 +136,10 @@ def evict_before_a_refusal(s: State, op: int, hit: int) -> None:
 
 
 def evict_protected_pages(s: State, missing: int) -> None:
+    left = missing
     for chain in CHAINS:
-        out = min(missing, s.resident[chain])
+        out = min(left, s.resident[chain])
+        left -= out
         s.resident[chain] -= out
         for r in RANKS:
             s.free[r] += out
@@ -223,7 +230,7 @@ def account_what_is_declined(s: State, request: int, chain: int) -> None:
     require(s.record[request] == NONE, "no attempt is pending")
     require(LENGTH - s.resident[chain] >= THRESHOLD, "the span is worth it")
     if s.occupied >= LIMIT:
-        emit(s, ON_DECLINED, request, LIMITED)
+        emit(s, ON_DECLINED, request, LIMITED, LENGTH - s.resident[chain])
         s.occupied += LENGTH - s.resident[chain]
     else:
         admit(s, request, chain, LENGTH - s.resident[chain])
@@ -247,3 +254,37 @@ def submit_out_of_order(s: State, request: int, chain: int, span: int) -> None:
 
 def set_the_flag_only(s: State, op: int) -> None:
     mark(s, op)
+
+
+def evict_one_too_many(s: State, missing: int) -> None:
+    evict(s, missing + 1)
+
+
+def refuse_the_second_answer(s: State, op: int, hit: int) -> None:
+    if any(s.granted[other] > 0 for other in OPS):
+        revoke(s, op, NO_MEMORY)
+    else:
+        allocate(s, op, hit)
+
+
+def grant_all_but_one(s: State, op: int, hit: int) -> None:
+    pages = min(hit, room(s))
+    if pages < THRESHOLD:
+        revoke(s, op, NO_MEMORY)
+    else:
+        evict(s, max(0, pages - s.free[0]))
+        grant(s, op, max(THRESHOLD, pages - 1), hit)
+
+
+def decline_too_early(s: State, request: int, span: int) -> int:
+    if s.occupied > 0:
+        return LIMITED
+    return why_declined(s, request, span)
+
+
+def publish_without_memory(s: State, request: int) -> None:
+    require(s.record[request] != NONE, "the request has a pending operation")
+    require(may_end(s, s.record[request]), "the policy waits no longer")
+    op = s.record[request]
+    terminate(s, op)
+    publish(s, op, agreed_pages(s, op))

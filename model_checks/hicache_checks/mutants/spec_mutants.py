@@ -31,12 +31,13 @@ SOLO_LONG = Bounds(
     "solo_long", requests=1, host_pages=3, resident_pages=(0,), stored_pages=(2,), churn=True, stops=True
 )
 TIGHT = Bounds("tight", requests=1, ranks=1, chain_pages=3, host_pages=2, threshold_pages=3, stored_pages=(3, 3))
+SPARE = replace(PRESSURE, name="spare", host_pages=3, resident_pages=(0, 2))
+OWN_ANCHOR = Bounds("own_anchor", requests=1, ranks=1, host_pages=2, resident_pages=(1, 1))
 ONE_PAGE = Bounds("one_page", chain_pages=1, host_pages=1, resident_pages=(0,), stored_pages=(1,))
 LOW_LIMIT = replace(PRESSURE, name="low_limit", limit_pages=1, host_pages=4)
 ROOM_FOR_ONE = Bounds(
     "room_for_one", requests=1, ranks=1, resident_pages=(0,), stored_pages=(2,), threshold_pages=2, host_pages=1
 )
-NO_ABORTS = replace(SOLO_CHURN, name="no_aborts", aborts=False, stops=False)
 SHORT_HIT = Bounds("short_hit", requests=1, ranks=1, resident_pages=(0,), stored_pages=(1,))
 
 SPEC_MUTANTS = (
@@ -72,8 +73,8 @@ SPEC_MUTANTS = (
         "sched_drains_by_its_own_count",
         {"sched_drain": faulty_scheduler.drain_by_own_count},
         ONE_PAGE,
-        "inv_ranks_decide_alike",
-        16,
+        "deadlock",
+        10,
     ),
     SpecMutant(
         "sched_reclaims_by_its_own_count",
@@ -123,7 +124,7 @@ SPEC_MUTANTS = (
         {"allocate": faulty_scheduler.refuse_without_evicting},
         PRESSURE,
         "step_refusal_is_needed",
-        12,
+        6,
     ),
     SpecMutant(
         "sched_evicts_for_every_grant",
@@ -140,11 +141,42 @@ SPEC_MUTANTS = (
         6,
     ),
     SpecMutant(
+        "sched_evicts_one_too_many", {"evict": faulty_scheduler.evict_one_too_many}, SPARE, "step_eviction_is_needed", 6
+    ),
+    SpecMutant(
+        "sched_refuses_the_second_answer",
+        {"allocate": faulty_scheduler.refuse_the_second_answer},
+        PRESSURE,
+        "step_refusal_is_needed",
+        13,
+    ),
+    SpecMutant(
+        "sched_grants_all_but_one",
+        {"allocate": faulty_scheduler.grant_all_but_one},
+        PRESSURE,
+        "step_eviction_is_needed",
+        6,
+    ),
+    SpecMutant(
+        "sched_declines_too_early",
+        {"why_declined": faulty_scheduler.decline_too_early},
+        PRESSURE,
+        "step_declined_for_cause",
+        2,
+    ),
+    SpecMutant(
+        "sched_publishes_without_memory",
+        {"sched_poll": faulty_scheduler.publish_without_memory},
+        SOLO_CHURN,
+        "step_fetched_had_memory",
+        3,
+    ),
+    SpecMutant(
         "sched_evicts_protected_pages",
         {"evict": faulty_scheduler.evict_protected_pages},
-        PRESSURE,
+        OWN_ANCHOR,
         "inv_anchors_alive",
-        15,
+        6,
     ),
     SpecMutant(
         "sched_publishes_the_longest_prefix",
@@ -191,7 +223,7 @@ SPEC_MUTANTS = (
     SpecMutant(
         "sched_needs_termination_everywhere",
         {"is_terminated": faulty_scheduler.terminated_on_every_rank},
-        NO_ABORTS,
+        SOLO_CHURN,
         "deadlock",
         14,
     ),
