@@ -345,6 +345,16 @@ def requires_after_a_write_in_a_condition(s: State) -> None:
         require(s.spent == 0, "too late")
 
 
+def requires_what_writes(s: State) -> None:
+    require(take_and_tell(s), "too late")
+
+
+def requires_again_in_a_loop(s: State) -> None:
+    for t_ in TICKETS:
+        require(s.spent < t_ + 5, "too late in the second round")
+        s.spent += 1
+
+
 REJECTED: list[tuple[Callable[..., Any], str]] = [
     (uses_while, "'while'"),
     (uses_division, "'floordiv'"),
@@ -369,6 +379,8 @@ REJECTED: list[tuple[Callable[..., Any], str]] = [
     (names_a_queue, "a second name for a queue, a set or an array"),
     (passes_an_array, "a second name for a queue, a set or an array"),
     (uses_an_undeclared_variable, "the state variable 'speed', which is not declared,"),
+    (requires_what_writes, "a 'require' after a write at .*guards first"),
+    (requires_again_in_a_loop, "a 'require' after a write at .*guards first"),
     (requires_after_a_write_in_a_condition, "a 'require' after a write at .*guards first"),
 ]
 

@@ -207,6 +207,11 @@ class Reference:
             raise ValueError(f"a store cannot {how} in {call}")
         faults[how](cast("Call", call))
 
+    def lose(self, rank: int, tokens: Sequence[int]) -> None:
+        """The last page of these tokens can no longer be read by this rank, until `heal_storage`; it still exists."""
+        lost = self.storage_keys(tokens, rank)[-1]
+        self.faults[rank].miss("get", where=lost.__eq__)
+
     def heal_storage(self) -> None:
         """The stores of all ranks work again."""
         for faulty in self.faults:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from .bounds import TIMEOUT, WAIT_COMPLETE
-from .events import ON_ALLOCATED, ON_DECLINED, ON_EVICTED, ON_FETCHED, ON_REVOKED
+from .events import ON_ALLOCATED, ON_DECLINED, ON_EVICTED, ON_FETCHED, ON_REVOKED, ON_SUBMITTED
 from .language import NONE, State, emitted, invariant, leads_to, step_property
 from .state import (
     ABSENT,
     ALLOCATED,
     ANSWERED,
     ATTEMPTS,
+    BELOW_THRESHOLD,
     CHAINS,
     DEPTHS,
     FETCHED,
@@ -179,11 +180,10 @@ def step_drain_decides_its_own_attempt(s: State, t: State) -> bool:
 
 @step_property
 def step_published_landed_everywhere(s: State, t: State) -> bool:
-    """§5.2 P6. What is published landed on every rank."""
+    """§5.2 P6, P20. What is published is exactly the prefix that landed on every rank."""
     return all(
-        s.phase[op] == FETCHED
-        or t.phase[op] != FETCHED
-        or all(any(emitted(t, ON_FETCHED, op=op, pages=n) for n in range(s.counted[r][op] + 1)) for r in RANKS)
+        not newly(s, t, op, FETCHED)
+        or any(emitted(t, ON_FETCHED, op=op, pages=n) and n == min(s.counted[r][op] for r in RANKS) for n in DEPTHS)
         for op in OPS
     )
 
@@ -268,9 +268,9 @@ def step_grant_is_within_the_hit(s: State, t: State) -> bool:
 
 @step_property
 def step_hit_is_everywhere(s: State, t: State) -> bool:
-    """§5.11 P7, P12. The agreed hit is no more than any rank's answer."""
+    """§5.11 P7, P12. The agreed hit is, on every rank, the lowest of the ranks' answers."""
     return all(
-        not newly(s, t, op, QUERIED) or all(max(t.hit[q][op] for q in RANKS) <= s.answer[r] for r in RANKS)
+        not newly(s, t, op, QUERIED) or all(t.hit[r][op] == min(s.answer[q] for q in RANKS) for r in RANKS)
         for op in OPS
     )
 
@@ -293,6 +293,18 @@ def step_declined_for_cause(s: State, t: State) -> bool:
 def step_fetched_had_memory(s: State, t: State) -> bool:
     """§5.13 P1. Only an operation that was granted host pages ends fetched; one without memory is revoked."""
     return all(not newly(s, t, op, FETCHED) or s.granted[op] > 0 for op in OPS)
+
+
+@step_property
+def step_admitted_for_cause(s: State, t: State) -> bool:
+    """§5.14 P8. A submission is admitted only if its span is worth it and the limit is not reached."""
+    return all(not emitted(t, ON_SUBMITTED, op=op) or (t.span[op] >= THRESHOLD and s.occupied < LIMIT) for op in OPS)
+
+
+@step_property
+def step_revoked_for_cause(s: State, t: State) -> bool:
+    """§5.15 P9. A drain revokes an answer as below the threshold only if it is."""
+    return all(not emitted(t, ON_REVOKED, op=op, reason=BELOW_THRESHOLD) or s.hit[0][op] < THRESHOLD for op in OPS)
 
 
 def takes_answers(s: State, t: State) -> bool:

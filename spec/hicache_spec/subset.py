@@ -327,22 +327,30 @@ def _writes_in(
 
 
 def _guards_first(function: Callable[..., Any], body: list[ast.stmt], design: Design) -> None:
-    """Refuse a `require` after a write in the order of the text (branches included)."""
+    """Refuse a `require` after a write in the order of the text, one that writes, and one in a loop that writes."""
     written: str | None = None
     for statement in _flat(body):
-        is_guard = (
-            isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Call)
-            and isinstance(statement.value.func, ast.Name)
-            and statement.value.func.id == "require"
-        )
-        if is_guard and written is not None:
-            raise SubsetError(
-                f"{place(function, statement)}: a 'require' after a write at {written} (§A.2: guards first)"
-            )
-        if not is_guard and written is None:
+        if _is_guard(statement):
+            written = written or _writes_in(function, statement, design, {function})
+            if written is not None:
+                where = place(function, statement)
+                raise SubsetError(f"{where}: a 'require' after a write at {written} (§A.2: guards first)")
+        elif isinstance(statement, ast.For):
+            guarded = any(_is_guard(inner) for inner in _flat(statement.body))
+            # A later round's guard comes after an earlier round's write.
+            written = written or (_writes_in(function, statement, design, {function}) if guarded else None)
+        elif written is None:
             part = statement.test if isinstance(statement, ast.If) else statement
-            written = None if isinstance(part, ast.For) else _writes_in(function, part, design, {function})
+            written = _writes_in(function, part, design, {function})
+
+
+def _is_guard(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and isinstance(statement.value.func, ast.Name)
+        and statement.value.func.id == "require"
+    )
 
 
 def _flat(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -71,6 +71,9 @@ class TestableAdapter(Adapter, Protocol):
     def break_storage(self, rank: int, call: str, how: str) -> None:
         """From now on this rank's store fails in `exists`, `get` or `put`: it raises, misses or answers short."""
 
+    def lose(self, rank: int, tokens: Sequence[int]) -> None:
+        """The last page of this prompt can no longer be read by this rank, although it is said to exist."""
+
     def heal_storage(self) -> None:
         """The stores work again."""
 

@@ -145,6 +145,11 @@ class Conformance(RuleBasedStateMachine):
     def break_storage(self, rank: int, call: str, how: str) -> None:
         self._call(lambda: self.target.break_storage(rank % self.ranks, call, how))
 
+    @rule(rank=st.integers(0, 3), prompt=prompts)
+    def lose(self, rank: int, prompt: tuple[int, ...]) -> None:
+        """A page vanishes between the look-up and the read: what comes before it is still fetched."""
+        self._call(lambda: self.target.lose(rank % self.ranks, prompt))
+
     @rule()
     def heal_storage(self) -> None:
         self._call(self.target.heal_storage)

@@ -8,6 +8,7 @@ other ranks' copies must be equal, and only then does the terminated flag reach 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +102,7 @@ class Monitor:
         self._closed: set[int] = set()
         self._event: Event | None = None
         self._words: dict[str, Callable[..., Any]] = {}
+        self._taken = ""
 
     # ---- feeding
 
@@ -118,10 +120,6 @@ class Monitor:
             self._judge()
         except Unexplained as reason:
             self.finding = Finding(reason.property, str(reason), event)
-        except Refused as refusal:
-            self.finding = Finding("explained_by_the_specification", f"this step is refused there: {refusal}", event)
-        except IndexError:
-            self.finding = Finding("explained_by_the_specification", "no such operation is there in that queue", event)
         else:
             self.explained += 1
 
@@ -176,7 +174,11 @@ class Monitor:
 
     def _step(self, name: str, *arguments: int) -> None:
         self.steps[name] = self.steps.get(name, 0) + 1
-        self._word(name)(self.state, *arguments)
+        self._taken = name
+        try:
+            self._word(name)(self.state, *arguments)
+        except Refused as refusal:
+            raise Unexplained(self._rule(name), f"refused: {refusal}") from None
 
     def _word(self, name: str) -> Callable[..., Any]:
         """A rule or helper function of the specification."""
@@ -184,12 +186,17 @@ class Monitor:
             self._words[name] = self.spec.function(name)
         return self._words[name]
 
+    def _rule(self, name: str) -> str:
+        """A rule by name, with its section."""
+        section = re.match(r"§[0-9.]+", self._word(name).__doc__ or "")
+        return f"{name} ({section.group().rstrip('.')})" if section else name
+
     def _expect(self, kind: str, *values: int) -> None:
         """The step just taken emitted this; values that are not given are the specification's own."""
         emitted = [e for e in self.state.events if e[0] != "evicted"]
         if not any(e[: len(values) + 1] == (kind, *values) for e in emitted):
             told = "; ".join(self._told(e) for e in emitted) or "nothing"
-            raise Unexplained("explained_by_the_specification", f"the specification says: {told}")
+            raise Unexplained(self._rule(self._taken), f"the specification says: {told}")
 
     def _told(self, emitted: tuple[Any, ...]) -> str:
         kind, *values = emitted
@@ -376,7 +383,7 @@ class Monitor:
         assert event.op is not None
         marked = self._marked.setdefault(event.op, set())
         if r in marked:
-            raise Unexplained("explained_by_the_specification", "this rank has marked the operation before")
+            raise Unexplained(self._rule("sched_poll"), "this rank has marked the operation before")
         marked.add(r)
         if event.data["reason"] != "aborted" and not self._word("is_terminated")(self.state, slot):
             self._see_time(event.op, slot, gave_up=event.data["reason"] == "policy")
@@ -398,19 +405,19 @@ class Monitor:
         self.state.waited[slot] = self.spec.bounds.timeout_ticks
 
     def _on_query_taken(self, event: Event) -> None:
-        slot = self._head(self.state.query_queue[event.rank], event)
+        slot = self._head(self.state.query_queue[event.rank], event, "query_take")
         if event.data["terminated"] != self.state.stopped[event.rank][slot]:
-            raise Unexplained("explained_by_the_specification", "the terminated flag is the other way round")
+            raise Unexplained(self._rule("query_take"), "the terminated flag is the other way round")
         self._step("query_take", event.rank)
 
     def _on_query_asked(self, event: Event) -> None:
-        self._head(self.state.query_queue[event.rank], event)
+        self._head(self.state.query_queue[event.rank], event, "query_ask_storage")
         self._step("query_ask_storage", event.rank, event.data["hit"])
 
     def _on_query_agreed(self, event: Event) -> None:
-        slot = self._head(self.state.query_queue[event.rank], event)
+        slot = self._head(self.state.query_queue[event.rank], event, "query_agree")
         if self._agreed[event.rank] == event.op:
-            raise Unexplained("explained_by_the_specification", "this rank has agreed on it before")
+            raise Unexplained(self._rule("query_agree"), "this rank has agreed on it before")
         self._agreed[event.rank] = event.op
         if self.state.stage[event.rank] == ANSWERED:
             self._step("query_agree")
@@ -418,40 +425,41 @@ class Monitor:
             raise Unexplained("step_hit_is_everywhere", f"the MIN of the answers is {self.state.hit[event.rank][slot]}")
 
     def _on_query_put(self, event: Event) -> None:
-        self._head(self.state.query_queue[event.rank], event)
+        self._head(self.state.query_queue[event.rank], event, "query_put")
         if self._agreed[event.rank] != event.op:
             raise Unexplained("step_hit_is_everywhere", "this rank has not agreed on it")
         self._step("query_put", event.rank)
 
     def _on_io_started(self, event: Event) -> None:
-        self._head(self.state.buffer[event.rank], event)
+        self._head(self.state.buffer[event.rank], event, "io_start_page")
         if event.data["page"] != self.state.filled[event.rank]:
-            raise Unexplained("explained_by_the_specification", f"page {self.state.filled[event.rank]} is next")
+            raise Unexplained(self._rule("io_start_page"), f"page {self.state.filled[event.rank]} is next")
         self._step("io_start_page", event.rank)
 
     def _on_io_landed(self, event: Event) -> None:
-        slot = self._head(self.state.buffer[event.rank], event)
+        slot = self._head(self.state.buffer[event.rank], event, "io_land_page")
         self._step("io_land_page", event.rank)
         self._expect("io_landed", event.rank, slot, event.data["page"])
 
     def _on_io_uncounted(self, event: Event) -> None:
-        slot = self._head(self.state.buffer[event.rank], event)
+        slot = self._head(self.state.buffer[event.rank], event, "io_land_page")
         self._step("io_land_page", event.rank)
         self._expect("io_uncounted", event.rank, slot, event.data["page"])
 
     def _on_io_failed(self, event: Event) -> None:
-        slot = self._head(self.state.buffer[event.rank], event)
+        slot = self._head(self.state.buffer[event.rank], event, "io_fail_page")
         self._step("io_fail_page", event.rank)
         self._expect("io_failed", event.rank, slot, event.data["page"])
 
     def _on_io_released(self, event: Event) -> None:
-        self._head(self.state.buffer[event.rank], event)
+        self._head(self.state.buffer[event.rank], event, "io_release_page")
         self._step("io_release_page", event.rank)
 
-    def _head(self, queue: list[int], event: Event) -> int:
+    def _head(self, queue: list[int], event: Event, rule: str) -> int:
+        """The slot of the operation, which must be the one that the thread works on."""
         slot = self._slot(event.op)
         if not queue or queue[0] != slot:
-            raise Unexplained("explained_by_the_specification", "this operation is not at the head of that queue")
+            raise Unexplained(self._rule(rule), "this operation is not at the head of the queue")
         return slot
 
     def _on_joined(self, event: Event) -> None:

@@ -25,6 +25,7 @@ from hicache_spec.state import (
     ABORTS,
     ALLOCATED,
     ATTEMPTS,
+    BELOW_THRESHOLD,
     CHAINS,
     FETCH,
     IDLE,
@@ -33,6 +34,7 @@ from hicache_spec.state import (
     LIMITED,
     NO_MEMORY,
     OPS,
+    PENDING,
     RANKS,
     REQUEST_OF,
     THRESHOLD,
@@ -288,3 +290,17 @@ def publish_without_memory(s: State, request: int) -> None:
     op = s.record[request]
     terminate(s, op)
     publish(s, op, agreed_pages(s, op))
+
+
+def admit_whatever_comes(s: State, request: int, span: int) -> int:
+    if s.record[request] != NONE:
+        return PENDING
+    return NONE
+
+
+def revoke_a_good_hit(s: State, op: int, hit: int) -> None:
+    revoke(s, op, BELOW_THRESHOLD)
+
+
+def all_but_the_last_page(s: State, op: int) -> int:
+    return max(0, min(s.counted[r][op] for r in RANKS) - 1)

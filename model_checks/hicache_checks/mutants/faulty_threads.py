@@ -32,6 +32,10 @@ def own_answer(s: State, rank: int) -> int:
     return s.answer[rank]
 
 
+def less_than_the_lowest_answer(s: State, rank: int) -> int:
+    return max(0, min(s.answer[r] for r in RANKS) - 1)
+
+
 def highest_answer(s: State, rank: int) -> int:
     return max(s.answer[r] for r in RANKS)
 

@@ -277,6 +277,34 @@ SPEC_MUTANTS = (
         2,
     ),
     SpecMutant(
+        "sched_admits_whatever_comes",
+        {"why_declined": faulty_scheduler.admit_whatever_comes},
+        LOW_LIMIT,
+        "step_admitted_for_cause",
+        2,
+    ),
+    SpecMutant(
+        "sched_revokes_a_good_hit",
+        {"allocate": faulty_scheduler.revoke_a_good_hit},
+        SOLO_CHURN,
+        "step_revoked_for_cause",
+        9,
+    ),
+    SpecMutant(
+        "sched_publishes_too_little",
+        {"agreed_pages": faulty_scheduler.all_but_the_last_page},
+        SOLO_CHURN,
+        "step_published_landed_everywhere",
+        14,
+    ),
+    SpecMutant(
+        "query_agrees_on_too_little",
+        {"agreed_hit": faulty_threads.less_than_the_lowest_answer},
+        SOLO_CHURN,
+        "step_hit_is_everywhere",
+        6,
+    ),
+    SpecMutant(
         "query_skips_the_agreement", {"agreed_hit": faulty_threads.own_answer}, SOLO_CHURN, "step_hit_is_everywhere", 6
     ),
     SpecMutant(

@@ -1,0 +1,111 @@
+"""`hicheck explore`: what a user sees, exit codes, JSON, budgets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hicache_checks import cli
+from hicache_checks.explore_command import ExploreOptions, configurations_of
+from hicache_spec import BOUNDS, Bounds
+from hicache_spec.bounds import BEST_EFFORT
+
+AGAIN = "--requests 1 --attempts 2 --host-pages 1 --pages 1 --jobs 1"
+JSON_KEYS = {
+    *("command", "version", "verdict", "seconds", "design", "bounds", "configurations", "states", "transitions"),
+    *("depth", "violations", "sometimes_missing"),
+}
+
+
+def hicheck(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments.split())
+    captured = capsys.readouterr()
+    assert isinstance(exit_.value.code, int)
+    return exit_.value.code, captured.out, captured.err
+
+
+def test_a_counterexample_is_a_table_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN}", capsys)
+    assert code == 1
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[3].startswith("step_drain_decides_its_own_attempt (§5.1) is violated in 11 steps, in custom:")
+    assert lines[5].split() == ["step", "actor", "action", "what", "changed"]
+    assert lines[6] == "   1  sched  sched_submit(request=0, chain=0)  attempts[0]: 0 -> 1"
+    assert lines[7] == " " * 43 + "record[0]: none -> 0"
+    assert any(line.startswith("  11  sched  sched_drain(hits=1, pages=0)") for line in lines)
+    assert " " * 43 + "phase[1]: queued -> illegal" in lines
+    assert lines[-1].startswith("decide_at_drain_by_rid: ")
+    assert lines[-1].endswith("; fail")
+
+
+def test_what_holds_is_said_with_its_size(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    code, out, _ = hicheck(f"explore {AGAIN} --json {file}", capsys)
+    assert code == 0
+    row = out.splitlines()[1].split()
+    assert row[:6] == ["custom", "2", "1x2", "1,494", "4,188", "23"]
+    assert row[-1] == "holds"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document.keys() >= JSON_KEYS
+    assert (document["verdict"], document["states"], document["transitions"]) == ("pass", 1494, 4188)
+    (configuration,) = document["configurations"]
+    assert configuration.keys() >= {"name", "states", "transitions", "depth"}
+    assert "sometimes_drain_refuses_for_memory" in document["sometimes_missing"]
+
+
+def test_a_violation_is_in_the_json_with_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --json -", capsys)
+    assert code == 1
+    (violation,) = json.loads(out)["violations"]
+    assert violation["property"] == "step_drain_decides_its_own_attempt"
+    assert violation["section"] == "5.1"
+    assert [step["number"] for step in violation["steps"]] == list(range(1, 12))
+    assert violation["steps"][0].keys() == {"number", "actor", "action", "changes"}
+
+
+def test_a_budget_that_runs_out_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hicheck(f"explore {AGAIN} --max-states 100", capsys)
+    assert code == 3
+    assert "unknown: cut by --max-states" in out
+    assert out.splitlines()[-1].endswith("; unknown")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--design nothing", "no design 'nothing'; the designs are decide_at_drain, decide_at_drain_by_rid"),
+        ("--bounds tiny --pages 1", "resident and stored pages of a chain lie in 0..1"),
+        ("--requests 0", "is not in the range"),
+        ("--policy never", "is not one of"),
+        ("--bounds huge", "is not one of"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = hicheck(f"explore {arguments}", capsys)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.heavy
+def test_the_named_bounds_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hicheck("explore --bounds tiny", capsys)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:6]] == [b.name for b in BOUNDS["tiny"]]
+    assert "not reached" not in out
+
+
+def test_sizes_alone_make_a_configuration_of_their_own() -> None:
+    (only,) = configurations_of(ExploreOptions(requests=3, policy="best_effort", churn=True))
+    assert (only.name, only.requests, only.policy, only.churn) == ("custom", 3, BEST_EFFORT, True)
+    assert only.ranks == Bounds.ranks
+
+
+def test_sizes_with_named_bounds_change_each_of_them() -> None:
+    changed = configurations_of(ExploreOptions(bounds="tiny", ranks=3))
+    assert [b.name for b in changed] == [b.name for b in BOUNDS["tiny"]]
+    assert {b.ranks for b in changed} == {3}

@@ -1,0 +1,51 @@
+"""`hicheck verify` as a user runs it: one command, one table, one exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PARTS = ("specification", "designs", "mutants", "implementation", "workload")
+NOT_COVERED = ("engine", "liveness", "simulation", "releases")
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_the_main_job(tmp_path: Path) -> None:
+    file = tmp_path / "verify.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "hicache_checks.cli", "verify", "--json", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [*PARTS, *NOT_COVERED, "verdict:"]
+    assert all("not covered yet" in line for line in lines[len(PARTS) : -1])
+    assert lines[-1] == "verdict: pass"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert (document["command"], document["verdict"]) == ("verify", "pass")
+    parts = document["parts"]
+    assert parts["specification"]["states"] > 100_000
+    assert parts["designs"]["violated"] == {"step_drain_decides_its_own_attempt": 11}
+    assert parts["mutants"]["caught"] == parts["mutants"]["total"] >= 12
+    assert parts["implementation"]["outcomes"]["fetched: all"] > 0
+    assert parts["workload"]["pages_left"] == 0
+    assert parts["workload"]["events_explained"] > 1_000
+
+
+def test_a_missing_trace_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hicache_checks.cli", "verify", "--workload", "no-such-file.jsonl"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "no-such-file.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
