@@ -102,7 +102,12 @@ def _print(keys: Mapping[str, Any], verdict: Verdict, screen: Screen) -> None:
         screen.say(f"line {line['line']} skipped: {line['reason']}")
     if bad["count"] > SHOWN_BAD_LINES:
         screen.say(f"{bad['count']:,} lines skipped in all")
-    requests = {name: keys[f"{name}_requests"] for name in ("aborted", "stopped", "resubmitted", "truncated")}
+    requests = {
+        "aborted for good": keys["aborted_requests"],
+        "aborted and resubmitted": keys["resubmitted_requests"],
+        "stopped": keys["stopped_requests"],
+        "truncated": keys["truncated_requests"],
+    }
     rows = [
         ["requests", f"{keys['requests']:,}: {_counts(requests)}"],
         [

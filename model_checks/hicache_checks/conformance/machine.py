@@ -8,7 +8,7 @@ counts and bytes are audited.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -86,20 +86,20 @@ class Conformance(RuleBasedStateMachine):
 
     @rule(asked=st.lists(rids, min_size=1, unique=True))
     def poll(self, asked: list[str]) -> None:
-        self._call(lambda: self.target.poll(asked))
+        self._poll(asked)
 
     @rule()
     def turn(self) -> None:
         """One turn of a scheduler's loop: drain, then ask for everybody."""
         self._call(self.target.tick)
-        self._call(lambda: self.target.poll(RIDS))
+        self._poll(RIDS)
 
     @rule(rid=rids, prompt=prompts)
     def fetch(self, rid: str, prompt: tuple[int, ...]) -> None:
         """The common case: submit, wait, and go on with what was fetched."""
         self._call(lambda: self.target.submit(rid, prompt))
         self._call(self.target.tick)
-        self._call(lambda: self.target.poll([rid]))
+        self._poll([rid])
 
     @rule(rid=rids)
     def stop(self, rid: str) -> None:
@@ -170,6 +170,14 @@ class Conformance(RuleBasedStateMachine):
 
     # ---- watching
 
+    def _poll(self, rids: Sequence[str]) -> None:
+        """Whatever has to end by this poll, ends by it."""
+        due = self.watch.monitor.due(rids)
+        self._call(lambda: self.target.poll(rids))
+        late = self.watch.monitor.still_pending(due)
+        if late:
+            raise Broken(f"P5 may_end (§3.8): the poll did not end {late}")
+
     def _call(self, call: Callable[[], Any]) -> None:
         """Make a call, let the threads come to rest or to a gate, and explain what happened."""
         try:
@@ -179,7 +187,10 @@ class Conformance(RuleBasedStateMachine):
             raise
         except Exception as error:
             self._explain_failure(error)
-        self.watch.look()
+        try:
+            self.watch.look()
+        except Exception as error:
+            self._explain_failure(error)
         self._check()
 
     def _explain_failure(self, error: Exception) -> None:
@@ -218,7 +229,7 @@ class Conformance(RuleBasedStateMachine):
         self._call(lambda: self.target.advance(2 * TIMEOUT_S))
         for _ in range(ROUNDS_TO_END):
             self._call(self.target.tick)
-            self._call(lambda: self.target.poll(RIDS))
+            self._poll(RIDS)
         for _ in range(ROUNDS_TO_END):
             self._call(self.target.tick)
         self.watch.monitor.finish()

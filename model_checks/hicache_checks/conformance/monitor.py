@@ -9,7 +9,7 @@ other ranks' copies must be equal, and only then does the terminated flag reach 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,18 @@ class Monitor:
                 self._event = None
                 self._fail("observed_state", f"{name} is {observed[name]!r}, explained is {value!r}")
                 return
+
+    def due(self, rids: Iterable[str]) -> list[OpId]:
+        """The pending operations of these requests that a poll now has to end: terminated, or the policy is content."""
+        ops = [self._live[rid] for rid in rids if rid in self._live]
+        return [op for op in ops if self._word("may_end")(self.state, self._slots[op]) or self._gives_up(op)]
+
+    def still_pending(self, ops: Iterable[OpId]) -> list[OpId]:
+        """Those of the operations that have not ended."""
+        return [op for op in ops if self._live.get(op[0]) == op]
+
+    def _gives_up(self, op: OpId) -> bool:
+        return self.config.policy == "timeout" and self._is_late is not None and self._is_late(op)
 
     def phase(self, op: OpId) -> str | None:
         """The life-cycle state of an operation that is still known; None once it is gone from every queue."""
