@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, get_args
 
+import torch
+
 from hicache_impl.audit import LOCKSTEP_KEYS
 from hicache_impl.cache import HiCache, open_rank
 from hicache_impl.config import CacheConfig
@@ -67,6 +69,7 @@ class Reference:
         self._answers: Queue = self.runtime.queue()
         self._owned: list[Storage] = []
         self._calls = 0
+        self._asked: set[PrefixKey] = set()
         if config is not None:
             self.reset(config)
 
@@ -84,6 +87,7 @@ class Reference:
             self.close()
         self.config = config if isinstance(config, CacheConfig) else CacheConfig(**config)
         ranks = self.config.ranks
+        self._asked = set()
         self.faults = [FaultyStorage(store) for store in self._stores(ranks)]
         self._logs = [EventLog(rank, self.runtime.lock) for rank in range(ranks)]
         self._groups = thread_groups(ranks, self.runtime, self._logs) if ranks > 1 else [solo_groups(self._logs[0])]
@@ -107,7 +111,7 @@ class Reference:
 
     def submit(self, rid: str, tokens: Sequence[int]) -> dict[str, Any]:
         """`accepted`, `reason` (why not), `attempt`, `base_pages`, `span_pages`."""
-        key = self.key(tokens)
+        key = self._remembered(tokens)
 
         def call(cache: HiCache) -> dict[str, Any]:
             answer = cache.submit(rid, key)
@@ -181,7 +185,7 @@ class Reference:
 
     def prefill(self, tokens: Sequence[int]) -> Prefill:
         """Match, load back, compute and insert, as a model would."""
-        key = self.key(tokens)
+        key = self._remembered(tokens)
         return self._agreed("prefill", lambda cache: prefill(cache, key))
 
     def hold(self, gate: str, rank: int) -> None:
@@ -232,8 +236,31 @@ class Reference:
 
     def audit(self) -> list[str]:
         """What is wrong on any rank, at quiescence."""
-        found = self._all("audit", lambda cache: cache.audit())
+        return self._problems(self._all("audit", lambda cache: cache.audit()))
+
+    def audit_stores(self) -> list[str]:
+        """What is wrong with what the stores hold, at quiescence, while no fault is scripted."""
+        return self._problems(self._all("audit_stores", self._audit_store))
+
+    @staticmethod
+    def _problems(found: Sequence[Sequence[str]]) -> list[str]:
         return [f"rank {rank}: {problem}" for rank, problems in enumerate(found) for problem in problems]
+
+    def _audit_store(self, cache: HiCache) -> list[str]:
+        """P32: what was acknowledged is what the store took. P30: what it holds are the bytes of the pages."""
+        problems = []
+        acknowledged, taken = cache.counters.stored_pages, self.faults[cache.rank].taken_pages
+        if acknowledged != taken:
+            problems.append(f"P32 {acknowledged} pages are acknowledged as stored, the store took {taken}")
+        store, config = cache.controller.storage, self.config
+        for key in sorted(self._asked, key=lambda asked: asked.pages):
+            hashes = chain_hashes(key)
+            names = [storage_key(page_hash, cache.rank, config.ranks) for page_hash in hashes]
+            for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False):
+                expected = page_content(page_hash, cache.rank, config.layers, config.layer_bytes)
+                if store.get([name], [page := torch.zeros_like(expected)]) != [True] or not torch.equal(page, expected):
+                    problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
+        return problems
 
     def counters(self) -> list[dict[str, Any]]:
         """The counters of each rank, with `storage_errors` by call."""
@@ -246,6 +273,11 @@ class Reference:
         """The key of all whole pages of `tokens`, in the configured namespace or another."""
         chosen = self.config.namespace if namespace is None else namespace
         return PrefixKey.from_tokens(tokens, self.config.page_size, chosen)
+
+    def _remembered(self, tokens: Sequence[int]) -> PrefixKey:
+        key = self.key(tokens)
+        self._asked.add(key)
+        return key
 
     def storage_keys(self, tokens: Sequence[int], rank: int, namespace: str | None = None) -> list[str]:
         """What the store calls the pages of `tokens` on this rank."""

@@ -34,11 +34,13 @@ class FaultyStorage:
 
     `where` picks the keys that are hit (all, if not given); `times` is how often the fault strikes before it is used
     up (None: until healed), counted in calls for `raise_on` and `short`, in pages otherwise. Ranks that share the store
-    race for a limited number of strikes: give `where` for one rank, so that nothing depends on timing.
+    race for a limited number of strikes: give `where` for one rank, so that nothing depends on timing. `taken_pages`
+    counts the pages that a caller of `put` may believe to be stored.
     """
 
     def __init__(self, inner: Storage) -> None:
         self.inner = inner
+        self.taken_pages = 0
         self._lock = threading.Lock()
         self._faults: list[_Fault] = []
         self._struck: Counter[str] = Counter()
@@ -98,7 +100,10 @@ class FaultyStorage:
             not self._strikes("miss", "put", [key]) and self.inner.put([key], [page])[0]
             for key, page in zip(keys, pages, strict=True)
         ]
-        return self._cut(answer, "put", keys)
+        taken = self._cut(answer, "put", keys)
+        with self._lock:
+            self.taken_pages += sum(taken) if len(taken) == len(keys) else 0
+        return taken
 
     def stats(self) -> dict[str, int]:
         """The inner counts, and `faults`: strikes of all kinds."""

@@ -85,3 +85,6 @@ class TestableAdapter(Adapter, Protocol):
 
     def audit(self) -> Sequence[str]:
         """At rest: what is wrong with pages, references, counts and bytes, one line each."""
+
+    def audit_stores(self) -> Sequence[str]:
+        """At rest, with healthy stores: what is wrong with the pages that they hold or are said to hold."""

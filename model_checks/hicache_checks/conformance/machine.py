@@ -225,6 +225,7 @@ class Conformance(RuleBasedStateMachine):
 
     def _run_out(self) -> None:
         self._call(self.target.release_all)
+        self._call(self.target.heal_storage)
         self.watch.seconds += 2 * TIMEOUT_S
         self._call(lambda: self.target.advance(2 * TIMEOUT_S))
         for _ in range(ROUNDS_TO_END):
@@ -234,7 +235,7 @@ class Conformance(RuleBasedStateMachine):
             self._call(self.target.tick)
         self.watch.monitor.finish()
         self._check()
-        problems = self.target.audit()
+        problems = [*self.target.audit(), *self.target.audit_stores()]
         if problems:
             raise Broken("at rest: " + "; ".join(problems))
 

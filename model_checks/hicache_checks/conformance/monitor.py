@@ -97,7 +97,7 @@ class Monitor:
         self._position = [0] * config.ranks
         self._calls: dict[tuple[str, int], str] = {}
         self._collective: dict[tuple[int, str], tuple[int, bool]] = {}
-        self._marked: dict[OpId, set[int]] = {}
+        self._marked: dict[OpId, dict[int, str]] = {}
         self._agreed: list[OpId | None] = [None] * config.ranks
         self._closed: set[int] = set()
         self._event: Event | None = None
@@ -322,7 +322,7 @@ class Monitor:
             self._tree.see_evictable(event.data["evictable"])
             self._decide(event)
         elif by == "abort":
-            self._check_marks(event.op, slot)
+            self._check_marks(event.op, slot, "aborted")
             self._step("sched_abort", slot)
         else:
             self._see_time(event.op, slot, gave_up=not self._word("is_terminated")(self.state, slot))
@@ -341,16 +341,23 @@ class Monitor:
                 )
         self._step("decide", self._word("take_answered")(self.state))
 
-    def _check_marks(self, op: OpId | None, slot: int) -> None:
-        """An operation with memory ends only after every rank has frozen its count."""
-        if op is not None and self.state.granted[slot] > 0 and len(self._marked.get(op, ())) < self.config.ranks:
+    def _check_marks(self, op: OpId | None, slot: int, reason: str) -> None:
+        """An operation with memory ends only after every rank has frozen its count, for the same reason."""
+        if op is None or self.state.granted[slot] == 0:
+            return
+        marks = self._marked.get(op, {})
+        if len(marks) < self.config.ranks:
             raise Unexplained("step_published_landed_everywhere", "not every rank has frozen its count before")
+        if set(marks.values()) != {reason}:
+            raise Unexplained("step_aborted_is_not_published", f"the counts were frozen for {sorted(marks.values())}")
 
     def _on_fetched(self, event: Event) -> None:
         slot, pages, known = self._slot(event.op), event.data["pages"], event.data["known"]
         if not 0 <= known <= pages:
             raise Unexplained("step_published_landed_everywhere", f"{known} of {pages} pages were known")
-        self._check_marks(event.op, slot)
+        if event.data["reason"] == "aborted":
+            raise Unexplained("step_aborted_is_not_published", "an aborted operation is revoked")
+        self._check_marks(event.op, slot, event.data["reason"])
         self._tree.see_known(known)
         self._step("sched_poll", slot)
         self._expect("fetched", slot, pages, known)
@@ -393,10 +400,10 @@ class Monitor:
     def _on_marked(self, event: Event) -> None:
         slot, r = self._slot(event.op), event.rank
         assert event.op is not None
-        marked = self._marked.setdefault(event.op, set())
+        marked = self._marked.setdefault(event.op, {})
         if r in marked:
             raise Unexplained(self._rule("sched_poll"), "this rank has marked the operation before")
-        marked.add(r)
+        marked[r] = event.data["reason"]
         if event.data["reason"] != "aborted" and not self._word("is_terminated")(self.state, slot):
             self._see_time(event.op, slot, gave_up=event.data["reason"] == "policy")
             if not self._word("may_end")(self.state, slot):
