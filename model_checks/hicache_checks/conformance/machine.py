@@ -94,12 +94,47 @@ class Conformance(RuleBasedStateMachine):
         self._call(self.target.tick)
         self._poll(RIDS)
 
-    @rule(rid=rids, prompt=prompts)
-    def fetch(self, rid: str, prompt: tuple[int, ...]) -> None:
+    @rule(rid=rids, prompt=prompts, stored=st.booleans())
+    def fetch(self, rid: str, prompt: tuple[int, ...], stored: bool) -> None:
         """The common case: submit, wait, and go on with what was fetched."""
+        if stored:
+            self._call(lambda: self.target.store(prompt))
         self._call(lambda: self.target.submit(rid, prompt))
         self._call(self.target.tick)
         self._poll([rid])
+
+    @rule(rid=rids, prompt=prompts, rank=st.integers(0, 3), how=st.sampled_from(("raise", "miss", "short", "lose")))
+    def fetch_in_vain(self, rid: str, prompt: tuple[int, ...], rank: int, how: str) -> None:
+        """Storage has the pages, but on one rank they, or the last of them, cannot be read."""
+        if how == "lose":
+            self._call(lambda: self.target.lose(rank % self.ranks, prompt))
+        else:
+            self._call(lambda: self.target.break_storage(rank % self.ranks, "get", how))
+        self.fetch(rid, prompt, stored=True)
+        self._call(self.target.heal_storage)
+
+    @rule(
+        rid=rids,
+        prompt=prompts,
+        gate=st.sampled_from(GATES),
+        rank=st.integers(0, 3),
+        how=st.sampled_from(("stop", "abort", "poll", "submit_again")),
+    )
+    def withdraw(self, rid: str, prompt: tuple[int, ...], gate: str, rank: int, how: str) -> None:
+        """A request is withdrawn while a thread of one rank is in the middle of its operation."""
+        self._call(lambda: self.target.store(prompt))
+        self._call(lambda: self.target.hold(gate, rank % self.ranks))
+        self._call(lambda: self.target.submit(rid, prompt))
+        self._call(self.target.tick)
+        if how == "stop":
+            self._call(lambda: self.target.stop(rid))
+        elif how == "poll":
+            self._poll([rid])
+        else:
+            self._call(lambda: self.target.abort(rid))
+        if how == "submit_again":
+            self._call(lambda: self.target.submit(rid, prompt))
+        self._call(self.target.release_all)
 
     @rule(rid=rids)
     def stop(self, rid: str) -> None:
@@ -118,6 +153,12 @@ class Conformance(RuleBasedStateMachine):
     @rule(prompt=prompts)
     def prefill(self, prompt: tuple[int, ...]) -> None:
         """A request is computed: pages are written through to the host and backed up."""
+        self._call(lambda: self._no_wrong_bytes(self.target.prefill(prompt)))
+
+    @rule(prompt=prompts)
+    def converse(self, prompt: tuple[int, ...]) -> None:
+        """A conversation goes on: first all but the last page, then the whole prompt."""
+        self._call(lambda: self._no_wrong_bytes(self.target.prefill(prompt[:-1])))
         self._call(lambda: self._no_wrong_bytes(self.target.prefill(prompt)))
 
     @rule(pages=st.integers(1, 4))
