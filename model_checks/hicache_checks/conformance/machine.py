@@ -118,7 +118,7 @@ class Conformance(RuleBasedStateMachine):
         prompt=prompts,
         gate=st.sampled_from(GATES),
         rank=st.integers(0, 3),
-        how=st.sampled_from(("stop", "abort", "poll", "submit_again")),
+        how=st.sampled_from(("stop", "abort", "poll", "poll_late", "submit_again")),
     )
     def withdraw(self, rid: str, prompt: tuple[int, ...], gate: str, rank: int, how: str) -> None:
         """A request is withdrawn while a thread of one rank is in the middle of its operation."""
@@ -128,7 +128,8 @@ class Conformance(RuleBasedStateMachine):
         self._call(self.target.tick)
         if how == "stop":
             self._call(lambda: self.target.stop(rid))
-        elif how == "poll":
+        elif how in ("poll", "poll_late"):
+            self.advance(2 * TIMEOUT_S if how == "poll_late" else 0.0)
             self._poll([rid])
         else:
             self._call(lambda: self.target.abort(rid))

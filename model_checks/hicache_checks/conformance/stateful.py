@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import run_state_machine_as_test
 
 from hicache_checks.conformance.adapter import TestableAdapter
@@ -59,6 +60,12 @@ def run_stateful(
         )
     except Broken as broken:
         failure = "\n".join([str(broken), *getattr(broken, "__notes__", ())])
+    except FlakyFailure as group:
+        # Real threads: the same program broke the second time in another way, or not at all.
+        seen = [str(error) for error in group.exceptions if isinstance(error, Broken)]
+        failure = "\n".join(
+            [*seen, "not every time: the outcome depends on the timing of threads", *getattr(group, "__notes__", ())]
+        )
     return StatefulRun(ranks, policy, examples, time.perf_counter() - start, machine.seen, failure)
 
 
