@@ -35,9 +35,9 @@ def test_a_counterexample_is_a_table_of_steps(capsys: pytest.CaptureFixture[str]
     assert lines[3].startswith("step_drain_decides_its_own_attempt (§5.1) is violated in 11 steps, in custom:")
     assert lines[5].split() == ["step", "actor", "action", "what", "changed"]
     assert lines[6] == "   1  sched  sched_submit(request=0, chain=0)  attempts[0]: 0 -> 1"
-    assert lines[7] == " " * 43 + "record[0]: none -> 0"
+    assert lines[7] == " " * 47 + "record[0]: none -> 0"
     assert any(line.startswith("  11  sched  sched_drain(hits=1, pages=0)") for line in lines)
-    assert " " * 43 + "phase[1]: queued -> illegal" in lines
+    assert " " * 47 + "phase[1]: queued -> illegal" in lines
     assert lines[-1].startswith("decide_at_drain_by_rid: ")
     assert lines[-1].endswith("; fail")
 
@@ -54,7 +54,7 @@ def test_what_holds_is_said_with_its_size(capsys: pytest.CaptureFixture[str], tm
     assert (document["verdict"], document["states"], document["transitions"]) == ("pass", 1494, 4188)
     (configuration,) = document["configurations"]
     assert configuration.keys() >= {"name", "states", "transitions", "depth"}
-    assert "sometimes_drain_refuses_for_memory" in document["sometimes_missing"]
+    assert "sometimes_stopped_by_the_caller" in document["sometimes_missing"]
 
 
 def test_a_violation_is_in_the_json_with_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +79,7 @@ def test_a_budget_that_runs_out_is_unknown(capsys: pytest.CaptureFixture[str]) -
     [
         ("--design nothing", "no design 'nothing'; the designs are decide_at_drain, decide_at_drain_by_rid"),
         ("--bounds tiny --pages 1", "resident and stored pages of a chain lie in 0..1"),
-        ("--requests 0", "is not in the range"),
+        ("--requests 0", "greater than or equal to 1"),
         ("--policy never", "is not one of"),
         ("--bounds huge", "is not one of"),
     ],
