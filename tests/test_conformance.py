@@ -10,7 +10,7 @@ from hicache_checks.conformance.stateful import run_stateful
 from hicache_impl.adapter import Reference
 
 EXAMPLES = 334  # six machines: 2,004 programs in all
-SHARE = 60
+SHARE = 25
 
 # What must have happened in the programs of every machine: a check of nothing is no check.
 EVERYWHERE = (

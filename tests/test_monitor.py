@@ -65,7 +65,7 @@ def test_what_happened_is_explained() -> None:
     assert {"fetched", "revoked", "allocated", "marked", "evicted", "written", "stored", "reclaimed"} <= kinds
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=30)
+@settings(suppress_health_check=list(HealthCheck), max_examples=15)
 @given(st.data())
 def test_any_order_that_respects_collectives_is_explained(data: st.DataObject) -> None:
     """Feed the ranks' logs in chunks of any size: the merged orders differ, the verdict does not."""

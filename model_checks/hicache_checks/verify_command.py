@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hicache_checks import workload_command
@@ -13,7 +14,7 @@ from hicache_checks.conformance.stateful import run_every_policy
 from hicache_checks.engine.explore import explore
 from hicache_checks.explore_command import ExploreOptions, configurations_of, explore_all, summarise
 from hicache_checks.implementations import MUTANTS, TARGETS, load
-from hicache_checks.reporting import Outcome, Screen, Verdict, VerifyRow, print_verify_summary
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, VerifyRow, print_verify_summary
 from hicache_spec import DESIGNS, BoundSpec
 from hicache_spec.bounds import TINY
 
@@ -46,7 +47,9 @@ class Part:
 
 
 def run(options: VerifyOptions, screen: Screen) -> Outcome:
-    """Run every part and print the summary. Raises InputError when the trace cannot be read."""
+    """Run every part and print the summary. Raises InputError, before any work, for a trace that is not there."""
+    if options.workload is not None and not Path(options.workload).is_file():
+        raise InputError(f"{options.workload}: no such file")
     parts = [
         specification(screen),
         *designs(screen),

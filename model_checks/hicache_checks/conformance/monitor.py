@@ -278,7 +278,7 @@ class Monitor:
         slot, span = self._free_slots.pop(), event.data["span"]
         reason = self._word("why_declined")(self.state, slot, span)
         if reason != NONE:
-            raise Unexplained("step_declined_leaves_nothing", f"it is to be declined: {REASON.members[reason]}")
+            raise Unexplained("step_admitted_for_cause", f"it is to be declined: {REASON.members[reason]}")
         self._attempts[rid] = attempt
         self._slots[event.op], self._live[rid] = slot, event.op
         self._tree.anchor(slot, event.data["anchor"])
