@@ -13,6 +13,8 @@ CANONICAL = DESIGNS["decide_at_drain"]
 
 # configuration: distinct states, transitions, depth
 COUNTS = {
+    "solo_timeout": (1_160, 3_095, 21),
+    "solo_best_effort": (398, 763, 19),
     "solo_churn": (794, 2_562, 19),
     "again": (1_494, 4_188, 23),
     "pressure": (3_266, 8_360, 23),

@@ -33,9 +33,11 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # A relative import is of the file's own package: its name is enough to find a mutant by.
+            module = "." * node.level + (node.module or "")
+            names.add(module)
+            names.update(f"{module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call):
             called = node.func
             name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
@@ -50,7 +52,7 @@ def imported(path: Path) -> set[str]:
 
 
 def roots(path: Path) -> set[str]:
-    return {name.partition(".")[0] for name in imported(path)}
+    return {name.partition(".")[0] for name in imported(path) if not name.startswith(".")}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -76,7 +78,7 @@ def test_nothing_in_the_product_imports_a_mutant() -> None:
         for path in modules(package):
             if "mutants" in path.relative_to(PACKAGES[package]).parts:
                 continue
-            if mutants := {name for name in imported(path) if name.startswith(f"{package}.mutants.")}:
+            if mutants := {name for name in imported(path) if "mutants" in name.split(".")}:
                 wrong[str(path.relative_to(ROOT))] = sorted(mutants)
     assert not wrong
 
@@ -107,6 +109,9 @@ def test_the_walk_sees_every_way_to_import(tmp_path: Path) -> None:
         "    from hicache_checks.mutants import one\n"
         "    import_module('torch')\n"
         "    importlib.import_module('numpy.linalg')\n"
+        "    from .. import mutants\n"
+        "    from .mutants import other\n"
     )
+    assert {"...mutants", ".mutants.other"} <= imported(path)
     assert roots(path) == {"hicache_impl", "hicache_spec", "hicache_checks", "torch", "numpy"}
     assert "hicache_checks.mutants.one" in imported(path)

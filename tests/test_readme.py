@@ -98,9 +98,11 @@ def test_the_counterexample_is_a_real_one(capsys: pytest.CaptureFixture[str]) ->
     assert not [line for line in shown if line not in printed]  # `in` an iterator goes on from the last hit
 
 
-def test_the_marked_blocks_are_there() -> None:
-    for marker in MARKERS:
-        assert between(marker).strip()
+def test_the_marked_blocks_hold_output() -> None:
+    assert all(between(marker).strip() for marker in MARKERS)
+    assert "$ make verify\n" in between("verify output")
+    assert "\nverdict: pass\n" in between("verify output")
+    assert re.search(r"^=+ \d+ passed.* in .*=+$", between("test output"), re.MULTILINE)
 
 
 def test_the_page_names_no_machine_and_no_registry() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hicache_checks.conformance import monitor
+from hicache_impl import cache, operation
 from hicache_impl import events as impl_events
-from hicache_impl import operation
 from hicache_spec import events as spec_events
 from hicache_spec import lifecycle
 from hicache_spec.state import REASON
@@ -31,4 +32,8 @@ def test_every_event_of_the_specification_can_be_logged() -> None:
 
 
 def test_reasons_are_spelt_alike() -> None:
-    assert {operation.BELOW_THRESHOLD, operation.NO_MEMORY, operation.STOP, operation.ABORT} <= set(REASON.members)
+    revokes = {operation.BELOW_THRESHOLD, operation.NO_MEMORY, operation.STOP, operation.ABORT}
+    declines = {cache.PENDING, cache.TOO_SHORT, cache.LIMITED}
+    assert revokes | declines == set(REASON.members)
+    assert set(monitor.DECLINES) == declines
+    assert monitor.TREE_DECLINES == cache.ANCHOR, "the one reason that only an implementation has"

@@ -22,7 +22,6 @@ from hicache_impl.storage.faults import FaultyStorage
 from hicache_impl.storage.memory import MemoryStorage
 from hicache_impl.workload import RankDied
 
-REAL_TRACE = Path(__file__).resolve().parents[2] / "shared" / "data" / "mooncake_conversation_trace.jsonl"
 KEYS = {
     "requests", "hit_tokens", "computed_tokens", "operations", "terminated", "declined", "skipped", "shortened",
     "aborted_requests", "stopped_requests", "resubmitted_requests", "truncated_requests", "pages_fetched",
@@ -114,29 +113,6 @@ def test_gloo_processes_agree_and_leave_nothing_over(tmp_path: Path, fault: str 
     if fault is None:
         assert report["operations"]["fetched"]["complete"] > 0
         assert report["operations"]["revoked"].keys() == REVOKED
-
-
-@pytest.mark.heavy
-@pytest.mark.skipif(not REAL_TRACE.exists(), reason="the real trace is not committed")
-def test_the_real_trace_on_two_gloo_ranks(tmp_path: Path) -> None:
-    report = replay(
-        tmp_path,
-        trace=str(REAL_TRACE),
-        requests=2000,
-        ranks=2,
-        storage=f"file:{tmp_path / 'pages'}",
-        page_bytes=4096,
-        host_pages=512,
-        device_pages=512,
-        abort_rate=0.05,
-        stop_rate=0.05,
-    )
-    assert_clean(report)
-    assert report["requests"] == 2000
-    assert report["operations"]["fetched"]["complete"] > 0
-    assert report["operations"]["revoked"].keys() == REVOKED
-    assert report["terminated"] > 0
-    assert report["peak_rss_bytes"] < 2 * 2**30
 
 
 def test_a_storage_that_lies_about_bytes_is_a_violation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

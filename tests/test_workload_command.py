@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from hicache_checks import workload_command
-from hicache_checks.reporting import InputError, Progress, Screen, Verdict
+from hicache_checks.reporting import InputError, Outcome, Progress, Screen, Verdict
 from hicache_checks.workload_command import WorkloadOptions
+
+REAL_TRACE = Path(__file__).resolve().parents[2] / "shared" / "data" / "mooncake_conversation_trace.jsonl"
 
 OPTIONS = WorkloadOptions(
     trace=None,
@@ -33,8 +38,8 @@ def silent() -> Screen:
     return Screen(Console(file=io.StringIO()), Progress(io.StringIO()))
 
 
-def options(target: str) -> WorkloadOptions:
-    return WorkloadOptions(**{**OPTIONS.__dict__, "target": target})
+def options(target: str = "reference", **changes: object) -> WorkloadOptions:
+    return replace(OPTIONS, target=target, **changes)  # type: ignore[arg-type]
 
 
 def test_an_honest_run_is_explained() -> None:
@@ -52,6 +57,51 @@ def test_a_log_that_does_not_add_up_is_a_violation() -> None:
     (violation,) = violations
     assert violation.startswith("step_admitted_for_cause: it is to be declined: too_short at rank 0")
     assert "span=1" in violation
+
+
+def assert_nothing_lost(outcome: Outcome) -> None:
+    keys = outcome.keys
+    assert outcome.verdict is Verdict.PASS, keys["violations"]
+    assert (keys["violations"], keys["pages_left"]) == ([], 0)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("fault", [None, "delete", "corrupt", "raise"])
+def test_a_store_that_breaks_loses_nothing_and_is_explained(tmp_path: Path, fault: str | None) -> None:
+    storage = f"file:{tmp_path / 'pages'}"
+    outcome = workload_command.replay(options(requests=150, ranks=2, storage=storage, fault=fault), silent())
+    assert_nothing_lost(outcome)
+    assert outcome.keys["fault"] == fault
+    assert outcome.keys["requests"] == 150
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not REAL_TRACE.exists(), reason="the real trace is not committed")
+def test_the_real_trace_on_two_gloo_ranks(tmp_path: Path) -> None:
+    outcome = workload_command.replay(
+        options(
+            trace=str(REAL_TRACE),
+            synthetic=False,
+            requests=2000,
+            ranks=2,
+            storage=f"file:{tmp_path / 'pages'}",
+            abort_rate=0.05,
+            stop_rate=0.05,
+            page_bytes=4096,
+            host_pages=512,
+            device_pages=512,
+        ),
+        silent(),
+    )
+    assert_nothing_lost(outcome)
+    report: dict[str, Any] = dict(outcome.keys)
+    assert report["requests"] == 2000
+    assert report["operations"]["fetched"]["complete"] > 0
+    assert report["operations"]["revoked"].keys() == {"below_threshold", "no_memory", "stopped", "aborted"}
+    assert all(count > 0 for count in report["operations"]["revoked"].values())
+    assert report["terminated"] > 0
+    assert report["events_explained"] > 40_000
+    assert report["peak_rss_bytes"] < 2 * 2**30
 
 
 @pytest.mark.parametrize("target", ["nobody", "altered_runner:nothing", "no_such_module:run"])

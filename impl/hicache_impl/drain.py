@@ -8,6 +8,7 @@ from hicache_impl import events
 from hicache_impl.controller import BackupAck
 from hicache_impl.ledger import Ledger
 from hicache_impl.operation import BELOW_THRESHOLD, NO_MEMORY, STOP, Operation
+from hicache_impl.page_pool import PoolError
 
 Decision = Literal["skip", "stopped", "below_threshold", "grant"]
 
@@ -71,8 +72,7 @@ class Drain(Ledger):
         self._make_room(pages)
         host_pages = self.host.allocator.alloc(pages)
         if host_pages is None:
-            self._revoke(op, NO_MEMORY, "drain")
-            return
+            raise PoolError(f"{pages} pages were to be had for {op.id}, and then were not")
         self.counters.shortened += pages < op.hit_pages
         op.allocate(host_pages, evictable=self.tree.evictable_host_pages(), free=self.host.allocator.available)
         self.controller.prefetch_buffer.put(op)

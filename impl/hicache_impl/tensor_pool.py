@@ -14,7 +14,7 @@ from hicache_impl.page_pool import ForeignPage, PageAllocator
 class TensorPool:
     """`data`: uint8 (pages, layers, page_bytes // layers); `allocator`: who owns which page.
 
-    ValueError: sizes that do not make whole layers.
+    ValueError: sizes that do not make whole layers, or that the device has no memory for.
     """
 
     def __init__(
@@ -32,7 +32,10 @@ class TensorPool:
         self.pages = pages
         self.allocator = PageAllocator(pages, lock)
         shape = (pages, layers, page_bytes // layers)
-        self.data = torch.zeros(shape, dtype=torch.uint8, device=device, pin_memory=pinned)
+        try:
+            self.data = torch.zeros(shape, dtype=torch.uint8, device=device, pin_memory=pinned)
+        except (RuntimeError, MemoryError) as error:
+            raise ValueError(f"no memory for {pages} pages of {page_bytes} bytes on {device}") from error
 
     def view(self, page: int) -> torch.Tensor:
         """The page itself, not a copy: uint8 (layers, layer_bytes). ForeignPage: no such page."""

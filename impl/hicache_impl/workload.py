@@ -68,6 +68,10 @@ def _checked(options: Mapping[str, Any]) -> WorkloadOptions:
     for name in ("abort_rate", "stop_rate"):
         if not 0 <= getattr(checked, name) <= 1:
             raise ValueError(f"{name} must be between 0 and 1, not {getattr(checked, name)}")
+    if checked.abort_rate + checked.stop_rate > 1:
+        raise ValueError(
+            f"abort_rate and stop_rate together must be at most 1, not {checked.abort_rate + checked.stop_rate:g}"
+        )
     return checked
 
 

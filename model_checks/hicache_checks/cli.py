@@ -98,7 +98,9 @@ def explore(
     churn: Annotated[bool, typer.Option("--churn", help="Storage changes and fails.")] = False,
     stops: Annotated[bool, typer.Option("--stops", help="Callers stop requests.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Configurations at a time; one a core by default.")] = None,
-    max_states: Annotated[int | None, typer.Option(min=1, help="Stop as unknown after so many states.")] = None,
+    max_states: Annotated[
+        int | None, typer.Option(min=1, help="Cut each configuration, as unknown, at so many states.")
+    ] = None,
     json: JsonOption = None,
 ) -> int:
     """Explore every reachable state of a design within bounds."""

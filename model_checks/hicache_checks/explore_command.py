@@ -146,7 +146,7 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
     missing = [name for name in declared if name not in reached]
     violated = [e for e in explored if e.result.violation is not None]
     cut = [e for e in explored if not e.result.complete and e.result.violation is None]
-    named = all(e.bounds.name != "custom" for e in explored)
+    named = all(e.bounds in BOUNDS[options.bounds or "tiny"] for e in explored)
     if violated:
         verdict = Verdict.FAIL
     elif cut:
@@ -155,7 +155,7 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
         verdict = Verdict.FAIL if missing and named else Verdict.PASS
     keys = {
         "design": options.design,
-        "bounds": options.bounds or ("tiny" if named else "custom"),
+        "bounds": (options.bounds or "tiny") if named else "custom",
         "configurations": [
             {
                 "name": e.bounds.name,

@@ -60,8 +60,10 @@ LIMITER = Bounds(
 )
 _ONE_CHAIN = Bounds(ranks=1, host_pages=2, resident_pages=(0,), stored_pages=(2,))
 _ONE_PAGE = Bounds(chain_pages=1, host_pages=1, resident_pages=(0,), stored_pages=(1,))
+SOLO_BEST_EFFORT = replace(_ONE_CHAIN, name="solo_best_effort", requests=1, ranks=2, policy=BEST_EFFORT)
+SOLO_TIMEOUT = replace(_ONE_CHAIN, name="solo_timeout", requests=1, ranks=2, policy=TIMEOUT, churn=True)
 
-TINY = (SOLO_CHURN, AGAIN, PRESSURE, PRESSURE_CHURN, LIMITER)
+TINY = (SOLO_CHURN, SOLO_BEST_EFFORT, SOLO_TIMEOUT, AGAIN, PRESSURE, PRESSURE_CHURN, LIMITER)
 """Seconds: one request on two ranks, and two requests on one."""
 
 SMALL = (

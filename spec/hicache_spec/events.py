@@ -19,7 +19,6 @@ ON_EVICTED = EventKind("evicted", ("chain", "pages"))
 ON_WRITTEN = EventKind("written", ("chain", "pages"))
 ON_RECLAIMED = EventKind("reclaimed", ("pages",))
 
-ON_MARKED = EventKind("marked", ("rank", "op"))
 ON_QUERY_TAKEN = EventKind("query_taken", ("rank", "op"))
 ON_QUERY_ASKED = EventKind("query_asked", ("rank", "op", "hit"))
 ON_QUERY_AGREED = EventKind("query_agreed", ("op", "hit"))
@@ -43,7 +42,6 @@ LOCKSTEP = (
     ON_RECLAIMED,
 )
 THREAD = (
-    ON_MARKED,
     ON_QUERY_TAKEN,
     ON_QUERY_ASKED,
     ON_QUERY_AGREED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .bounds import BEST_EFFORT, TIMEOUT
 from .events import (
     ON_ALLOCATED,
     ON_DECLINED,
@@ -29,12 +30,15 @@ from .state import (
     NO_MEMORY,
     OPS,
     PENDING,
+    POLICY_NOW,
     RANKS,
     REQUEST_OF,
     REQUESTS,
     TOO_SHORT,
     WAS_ABORTED,
     WAS_STOPPED,
+    is_complete,
+    is_terminated,
 )
 
 
@@ -213,6 +217,33 @@ def sometimes_released_pages_are_reclaimed(s: State, t: State) -> bool:
 def sometimes_request_id_is_submitted_again(s: State, t: State) -> bool:
     """§6.27 A request id is submitted again while its earlier attempt still travels through the queues."""
     return any(emitted(t, ON_SUBMITTED, op=op) and earlier_attempt_travels(t, op) for op in OPS)
+
+
+@sometimes
+def sometimes_best_effort_stops_early(s: State, t: State) -> bool:
+    """§6.28 The policy best_effort ends an operation that nobody terminated and that is not complete."""
+    return POLICY_NOW == BEST_EFFORT and any(given_up(s, t, op) for op in OPS)
+
+
+@sometimes
+def sometimes_the_timeout_stops_early(s: State, t: State) -> bool:
+    """§6.29 The policy timeout ends an operation that nobody terminated and that is not complete: it is late."""
+    return POLICY_NOW == TIMEOUT and any(given_up(s, t, op) and s.waited[op] > 0 for op in OPS)
+
+
+@sometimes
+def sometimes_request_id_comes_back_after_its_end(s: State, t: State) -> bool:
+    """§6.30 A request id is submitted again when nothing of its earlier attempt is left in the queues."""
+    return any(
+        emitted(t, ON_SUBMITTED, op=op) and t.attempts[REQUEST_OF[op]] > 1 and not earlier_attempt_travels(t, op)
+        for op in OPS
+    )
+
+
+def given_up(s: State, t: State, op: int) -> bool:
+    """A poll ended this operation although it was neither terminated nor complete."""
+    ended = emitted(t, ON_FETCHED, op=op) or emitted(t, ON_REVOKED, op=op, reason=WAS_STOPPED)
+    return ended and not is_terminated(s, op) and not is_complete(s, op)
 
 
 def evicts(s: State) -> bool:

@@ -20,7 +20,7 @@ class Log(Protocol):
 
 
 class Adapter(Protocol):
-    """The system under test. A call that raises is a finding, unless it raises ValueError for impossible arguments."""
+    """The system under test. A call that raises is a finding."""
 
     def reset(self, config: Mapping[str, Any]) -> None:
         """Start afresh: `ranks, policy, page_size, host_pages, device_pages, threshold_pages, limit_pages, ...`."""

@@ -13,8 +13,10 @@ RECENT = 12
 
 
 class Watch:
-    """Collects the events of all ranks, merges them and feeds the monitor. `deadline(span)` is a policy's limit in
-    s."""
+    """Collects the events of all ranks, merges them and feeds the monitor.
+
+    `timeout_s`: when the policy `timeout` gives up; `seconds` is the clock, which whoever moves it sets.
+    """
 
     def __init__(self, adapter: Adapter, config: MonitorConfig, timeout_s: float = 0.0) -> None:
         self.seconds = 0.0

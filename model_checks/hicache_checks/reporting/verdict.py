@@ -92,11 +92,13 @@ def write_json(document: Mapping[str, object], target: str | None) -> None:
     if target is None:
         return
     text = json.dumps(document, indent=2) + "\n"
-    if target == STDOUT:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
     try:
-        Path(target).write_text(text, encoding="utf-8")
+        if target == STDOUT:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            Path(target).write_text(text, encoding="utf-8")
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InputError(f"--json {target}: {error.strerror}") from error
