@@ -18,7 +18,7 @@ to be compiled to kernels, so a rule may use only the subset of Python that `sub
 
 Every `require` stands before the first write of its action, so a refused action leaves the state untouched. A `Design`
 names the modules whose rules it consists of; a variant (an older release, a mutant) is *what differs*: rules and helper
-functions replaced by name. `bind` resolves the index sets and constants for one set of bounds.
+functions replaced by name. `BoundSpec` (binding.py) resolves index sets and constants for one set of bounds.
 """
 
 from __future__ import annotations
