@@ -33,6 +33,7 @@ def test_a_mutant_is_caught(mutant: SpecMutant) -> None:
     assert len(tell(spec, violation.run)) == mutant.steps, "the counterexample is a run of the mutant"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mutant", SPEC_MUTANTS, ids=lambda m: m.name)
 def test_the_configuration_is_innocent(mutant: SpecMutant) -> None:
     """Without the fault, nothing breaks within the states that the mutant needed."""
