@@ -8,41 +8,21 @@ other ranks' copies must be equal, and only then does the terminated flag reach 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hicache_checks.conformance.explainer import SLOTS, MonitorConfig
 from hicache_checks.conformance.observation import Event, OpId
-from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
-from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
-from hicache_spec.bounds import POLICY
+from hicache_checks.conformance.thread_events import ThreadEvents
+from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_spec.language import NONE
-from hicache_spec.state import ANSWERED, REASON
+from hicache_spec.state import REASON
 
-SLOTS = 64
 DECLINES = ("pending", "too_short", "limited")
 # The last known node is on the device only, so nothing may hang under it on the host: a reason of a tree with two
 # tiers, which the specification's chains do not have. It is taken on trust, and counted.
 TREE_DECLINES = "anchor"
-# Judged after every event. The others are about the specification's own tree, or about ranks, whose copies are
-# compared.
-INVARIANTS = (
-    *("inv_no_page_freed_twice", "inv_pages_conserved", "inv_no_free_under_a_writer", "inv_counted_pages_are_filled"),
-    *("inv_occupied_is_sum_of_spans", "inv_no_memory_before_verdict", "inv_ended_operations_hold_nothing"),
-    *("inv_life_cycle_is_legal", "inv_ranks_query_alike"),
-)
-
-
-@dataclass(frozen=True)
-class MonitorConfig:
-    """What the monitor must know of the system: sizes in pages. `policy` as in the specification's bounds."""
-
-    ranks: int
-    host_pages: int
-    threshold_pages: int
-    limit_pages: int
-    policy: str
 
 
 @dataclass(frozen=True)
@@ -58,7 +38,7 @@ class Finding:
         return f"{self.property}: {self.message}{place}"
 
 
-class Monitor:
+class Monitor(ThreadEvents):
     """Feed it events in a merged order; `finding` is the first that is not explained, and then it stops.
 
     `is_late(op)`: whether the time limit of an operation has passed, for the policy `timeout`; without it lateness is
@@ -68,44 +48,9 @@ class Monitor:
     def __init__(
         self, config: MonitorConfig, is_late: Callable[[OpId], bool] | None = None, slots: int = SLOTS
     ) -> None:
-        self.config = config
+        super().__init__(config, is_late, slots)
         self.finding: Finding | None = None
         self.explained = 0
-        self.unobserved = 0
-        self._is_late = is_late
-        self._tree = TreeSeen()
-        bounds = Bounds(
-            name="monitor",
-            requests=slots,
-            ranks=config.ranks,
-            host_pages=config.host_pages,
-            chain_pages=config.host_pages,
-            threshold_pages=config.threshold_pages,
-            limit_pages=config.limit_pages,
-            policy=POLICY.members.index(config.policy),
-            resident_pages=(0,),
-            stored_pages=(0,),
-            churn=True,
-            stops=True,
-            writes=True,
-        )
-        self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds, {**self._tree.words(), "mark": self._mark})
-        self.state = self.spec.initial()
-        self._invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
-        self._slots: dict[OpId, int] = {}
-        self._free_slots = list(reversed(range(slots)))
-        self._live: dict[str, OpId] = {}
-        self._attempts: dict[str, int] = {}
-        self._lockstep: list[tuple[str, OpId | None, dict[str, Any]]] = []
-        self._position = [0] * config.ranks
-        self._calls: dict[tuple[str, int], str] = {}
-        self._collective: dict[tuple[int, str], tuple[int, bool]] = {}
-        self._marked: dict[OpId, dict[int, str]] = {}
-        self._agreed: list[OpId | None] = [None] * config.ranks
-        self._closed: set[int] = set()
-        self._event: Event | None = None
-        self._words: dict[str, Callable[..., Any]] = {}
-        self._taken = ""
 
     # ---- feeding
 
@@ -176,62 +121,6 @@ class Monitor:
     def _fail(self, property_: str, message: str) -> None:
         self.finding = Finding(property_, message, self._event)
 
-    def _judge(self) -> None:
-        for p in self._invariants:
-            if not p.holds(self.state):
-                raise Unexplained(p.rule.name, p.rule.title)
-
-    # ---- steps of the specification
-
-    def _step(self, name: str, *arguments: int) -> None:
-        self._taken = name
-        try:
-            self._word(name)(self.state, *arguments)
-        except Refused as refusal:
-            raise Unexplained(self._rule(name), f"refused: {refusal}") from None
-
-    def _word(self, name: str) -> Callable[..., Any]:
-        """A rule or helper function of the specification."""
-        if name not in self._words:
-            self._words[name] = self.spec.function(name)
-        return self._words[name]
-
-    def _rule(self, name: str) -> str:
-        """A rule by name, with its section."""
-        section = re.match(r"§[0-9.]+", self._word(name).__doc__ or "")
-        return f"{name} ({section.group().rstrip('.')})" if section else name
-
-    def _expect(self, kind: str, *values: int) -> None:
-        """The step just taken emitted this; values that are not given are the specification's own."""
-        emitted = [e for e in self.state.events if e[0] != "evicted"]
-        if not any(e[: len(values) + 1] == (kind, *values) for e in emitted):
-            told = "; ".join(self._told(e) for e in emitted) or "nothing"
-            raise Unexplained(self._rule(self._taken), f"the specification says: {told}")
-
-    def _told(self, emitted: tuple[Any, ...]) -> str:
-        kind, *values = emitted
-        reason = f" ({REASON.members[values[1]]})" if kind == "revoked" else ""
-        return f"{kind} {', '.join(map(str, values))}{reason}"
-
-    def _slot(self, op: OpId | None) -> int:
-        if op is None or op not in self._slots:
-            raise Unexplained("inv_records_name_their_attempt", "no such operation is pending or travelling")
-        return self._slots[op]
-
-    def _retire(self, op: OpId) -> None:
-        """Ended and in nobody's hands: the slot can serve another operation."""
-        slot = self._slots[op]
-        if self._word("is_ended")(self.state, slot):
-            if self._live.get(op[0]) == op:
-                del self._live[op[0]]
-            if not self._word("is_travelling")(self.state, slot):
-                del self._slots[op]
-                self._marked.pop(op, None)
-                self.state.phase[slot] = 0
-                self.state.attempts[slot] = 0
-                self._tree.forget(slot)
-                self._free_slots.append(slot)
-
     # ---- lockstep events
 
     def _lockstep_event(self, event: Event) -> None:
@@ -256,13 +145,6 @@ class Monitor:
 
     def _sets_the_flag(self, event: Event) -> bool:
         return event.kind == "stopped" or (event.kind == "revoked" and event.data["reason"] in ("stopped", "aborted"))
-
-    def _mark(self, s: Any, slot: int) -> None:
-        """The word `mark`: a scheduler sets its own rank's flag; at a publish all ranks have set theirs before."""
-        assert self._event is not None
-        ranks = range(self.config.ranks) if self._event.kind == "fetched" else [self._event.rank]
-        for r in ranks:
-            s.stopped[r][slot] = True
 
     def _on_submitted(self, event: Event) -> None:
         assert event.op is not None
@@ -393,116 +275,10 @@ class Monitor:
                 "inv_pages_conserved", f"{event.data['free']} pages are free, explained are {self.state.free[0]}"
             )
 
-    # ---- events of a rank's threads
-
-    def _thread_event(self, event: Event) -> None:
-        getattr(self, f"_on_{event.kind}")(event)
-        if event.op in self._slots:
-            self._retire(event.op)
-
-    def _on_marked(self, event: Event) -> None:
-        slot, r = self._slot(event.op), event.rank
-        assert event.op is not None
-        marked = self._marked.setdefault(event.op, {})
-        if r in marked:
-            raise Unexplained(self._rule("sched_poll"), "this rank has marked the operation before")
-        marked[r] = event.data["reason"]
-        if event.data["reason"] != "aborted" and not self._word("is_terminated")(self.state, slot):
-            self._see_time(event.op, slot, gave_up=event.data["reason"] == "policy")
-            if not self._word("may_end")(self.state, slot):
-                raise Unexplained("step_waits_for_the_verdict", "the policy still waits for this operation")
-        if event.data["counted"] != self.state.counted[r][slot]:
-            raise Unexplained("inv_counted_pages_are_filled", f"{self.state.counted[r][slot]} pages landed")
-        if event.data["reason"] != "complete":
-            self.state.stopped[r][slot] = True
-
-    def _see_time(self, op: OpId | None, slot: int, gave_up: bool) -> None:
-        """The policy `timeout` gave up: then the operation is late, as far as the monitor can tell."""
-        if not gave_up or self.config.policy != "timeout":
-            return
-        if self._is_late is None:
-            self.unobserved += 1
-        elif op is None or not self._is_late(op):
-            return
-        self.state.waited[slot] = self.spec.bounds.timeout_ticks
-
-    def _on_query_taken(self, event: Event) -> None:
-        slot = self._head(self.state.query_queue[event.rank], event, "query_take")
-        if event.data["terminated"] != self.state.stopped[event.rank][slot]:
-            raise Unexplained(self._rule("query_take"), "the terminated flag is the other way round")
-        self._step("query_take", event.rank)
-
-    def _on_query_asked(self, event: Event) -> None:
-        self._head(self.state.query_queue[event.rank], event, "query_ask_storage")
-        self._step("query_ask_storage", event.rank, event.data["hit"])
-
-    def _on_query_agreed(self, event: Event) -> None:
-        slot = self._head(self.state.query_queue[event.rank], event, "query_agree")
-        if self._agreed[event.rank] == event.op:
-            raise Unexplained(self._rule("query_agree"), "this rank has agreed on it before")
-        self._agreed[event.rank] = event.op
-        if self.state.stage[event.rank] == ANSWERED:
-            self._step("query_agree")
-        if event.data["hit"] != self.state.hit[event.rank][slot]:
-            raise Unexplained("step_hit_is_everywhere", f"the MIN of the answers is {self.state.hit[event.rank][slot]}")
-
-    def _on_query_put(self, event: Event) -> None:
-        self._head(self.state.query_queue[event.rank], event, "query_put")
-        if self._agreed[event.rank] != event.op:
-            raise Unexplained("step_hit_is_everywhere", "this rank has not agreed on it")
-        self._step("query_put", event.rank)
-
-    def _on_io_started(self, event: Event) -> None:
-        self._head(self.state.buffer[event.rank], event, "io_start_page")
-        if event.data["page"] != self.state.filled[event.rank]:
-            raise Unexplained(self._rule("io_start_page"), f"page {self.state.filled[event.rank]} is next")
-        self._step("io_start_page", event.rank)
-
-    def _on_io_landed(self, event: Event) -> None:
-        slot = self._head(self.state.buffer[event.rank], event, "io_land_page")
-        self._step("io_land_page", event.rank)
-        self._expect("io_landed", event.rank, slot, event.data["page"])
-
-    def _on_io_uncounted(self, event: Event) -> None:
-        slot = self._head(self.state.buffer[event.rank], event, "io_land_page")
-        self._step("io_land_page", event.rank)
-        self._expect("io_uncounted", event.rank, slot, event.data["page"])
-
-    def _on_io_failed(self, event: Event) -> None:
-        slot = self._head(self.state.buffer[event.rank], event, "io_fail_page")
-        self._step("io_fail_page", event.rank)
-        self._expect("io_failed", event.rank, slot, event.data["page"])
-
-    def _on_io_released(self, event: Event) -> None:
-        self._head(self.state.buffer[event.rank], event, "io_release_page")
-        self._step("io_release_page", event.rank)
-
-    def _head(self, queue: list[int], event: Event, rule: str) -> int:
-        """The slot of the operation, which must be the one that the thread works on."""
-        slot = self._slot(event.op)
-        if not queue or queue[0] != slot:
-            raise Unexplained(self._rule(rule), "this operation is not at the head of the queue")
-        return slot
-
-    def _on_joined(self, event: Event) -> None:
-        group, number, call = event.data["group"], event.data["number"], event.data["call"]
-        last, inside = self._collective.get((event.rank, group), (-1, False))
-        if inside or number != last + 1:
-            raise Unexplained("P7 lockstep", f"this rank's next step in {group} is not collective {number}")
-        self._collective[event.rank, group] = (number, True)
-        if self._calls.setdefault((group, number), call) != call:
-            raise Unexplained("P7 lockstep", f"another rank is in {self._calls[group, number]} at this point")
-
-    def _on_left(self, event: Event) -> None:
-        group, number = event.data["group"], event.data["number"]
-        if self._collective.get((event.rank, group)) != (number, True):
-            raise Unexplained("P7 lockstep", f"this rank is not in collective {number} of {group}")
-        self._collective[event.rank, group] = (number, False)
-
-    def _on_died(self, event: Event) -> None:
-        raise Unexplained("P31 threads_survive", f"the {event.data['thread']} thread died: {event.data['error']}")
-
 
 def _said(entry: tuple[str, OpId | None, dict[str, Any]]) -> str:
     kind, op, data = entry
     return f"{kind}{'' if op is None else f' {op[0]}#{op[1]}'}{''.join(f' {k}={v}' for k, v in data.items())}"
+
+
+__all__ = ["DECLINES", "TREE_DECLINES", "Finding", "Monitor", "MonitorConfig"]
