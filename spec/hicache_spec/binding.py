@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from . import language
-from .language import Design, EventKind, Field, Rule, SpecError, State, Symbol, Type
+from .language import Design, EventKind, Rule, SpecError, State, Symbol, Type
 from .subset import check_rule
 
 
@@ -71,8 +71,7 @@ class BoundSpec:
         self._functions: dict[tuple[Callable[..., Any], str, bool], Callable[..., Any]] = {}
         self.variables = [
             Variable(name, self._type(value.type), tuple(len(self._value(d)) for d in value.dims))
-            for name, value in vars(design.shape).items()
-            if isinstance(value, Field)
+            for name, value in design.fields().items()
         ]
         self._names = [v.name for v in self.variables]
         self._values = attrgetter(*self._names)
@@ -186,6 +185,7 @@ class BoundSpec:
         assert isinstance(function, FunctionType)
         scope: dict[str, Any] = {"__builtins__": builtins}
         bound = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+        bound.__dict__["__wrapped__"] = function  # where its source is
         self._functions[memo] = bound
         for used in sorted(_global_names(function.__code__)):
             if used in function.__globals__:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -54,6 +54,8 @@ class Symbol:
     name: str
     source: str | Callable[[Any], Any]
     is_index: bool = False
+    symmetric: bool = False
+    blocks_of: Symbol | None = None
 
     def resolve(self, bounds: Any) -> Any:
         """The value under these bounds: a `range` for an index set, else what the bounds say."""
@@ -61,9 +63,16 @@ class Symbol:
         return range(value) if self.is_index else value
 
 
-def index(name: str, source: str | Callable[[Any], int]) -> range:
-    """An index set `0 .. n-1`; `source` is the attribute of the bounds, or a function of them, that gives n."""
-    return cast(range, Symbol(name, source, is_index=True))
+def index(
+    name: str, source: str | Callable[[Any], int], symmetric: bool = False, blocks_of: range | None = None
+) -> range:
+    """An index set `0 .. n-1`; `source` is the attribute of the bounds, or a function of them, that gives n.
+
+    `symmetric`: its elements are interchangeable, a claim that symmetry reduction checks before it relies on it.
+    `blocks_of`: the set has a block of n/m consecutive elements for each of the m elements of that set, and moves with
+    it.
+    """
+    return cast(range, Symbol(name, source, True, symmetric, cast("Symbol | None", blocks_of)))
 
 
 def constant(source: str | Callable[[Any], int], name: str = "") -> int:
@@ -258,6 +267,7 @@ class Rule:
     function: Callable[..., Any]
     params: Mapping[str, range]
     fairness: str = ""
+    chosen: tuple[str, ...] = ()
     waits_for: Callable[..., Any] | None = None
 
     @property
@@ -283,10 +293,13 @@ def _tag(function: F, kind: str, params: Mapping[str, range] | None = None, **mo
     return function
 
 
-def action(fairness: str = "", **params: range) -> Callable[[F], F]:
-    """A guarded action with parameters from index sets. `fairness="weak"`: it does not stay enabled for ever
-    untaken."""
-    return lambda function: _tag(function, "action", params, fairness=fairness)
+def action(fairness: str = "", chosen: tuple[str, ...] = (), **params: range) -> Callable[[F], F]:
+    """A guarded action with parameters from index sets.
+
+    `fairness="weak"`: it does not stay enabled for ever untaken. This is promised for each value of its parameters by
+    itself, except for the `chosen` ones: there, whichever value the environment chooses will do.
+    """
+    return lambda function: _tag(function, "action", params, fairness=fairness, chosen=chosen)
 
 
 def initial(function: F) -> F:
@@ -327,7 +340,8 @@ class Design:
     """A specification: its state, the modules that hold its rules, and what differs from what those modules say.
 
     `replaces` maps the name of a rule or helper function to the function that takes its place; within a replacement the
-    replaced name means the original. `violates` names the properties that the design is known to break.
+    replaced name means the original. A replacement that is itself tagged as an action brings its own parameters and
+    fairness. `violates` names the properties that the design is known to break.
     """
 
     name: str
@@ -338,14 +352,30 @@ class Design:
     violates: tuple[str, ...] = ()
 
     def variant(
-        self, name: str, summary: str, replaces: Mapping[str, Callable[..., Any]], violates: tuple[str, ...] = ()
+        self,
+        name: str,
+        summary: str,
+        replaces: Mapping[str, Callable[..., Any]],
+        violates: tuple[str, ...] = (),
+        shape: type[StateShape] | None = None,
+        modules: tuple[ModuleType, ...] = (),
     ) -> Design:
-        """The design with these rules or helper functions replaced; SpecError if a name is not one of its own."""
+        """The design with these rules or helper functions replaced; SpecError if a name is not one of its own.
+
+        `shape`: a subclass of the design's shape, with more state variables. `modules`: further rules.
+        """
         known = {n for m in self.modules for n, v in vars(m).items() if isinstance(v, FunctionType)}
         for replaced in replaces:
             if replaced not in known:
                 raise SpecError(f"{name}: the design {self.name} has no rule or helper named {replaced!r}")
-        return Design(name, summary, self.shape, self.modules, {**self.replaces, **replaces}, violates)
+        if shape is not None and not issubclass(shape, self.shape):
+            raise SpecError(f"{name}: its state {shape.__name__} does not extend {self.shape.__name__}")
+        replaces = {**self.replaces, **replaces}
+        return Design(name, summary, shape or self.shape, (*self.modules, *modules), replaces, violates)
+
+    def fields(self) -> dict[str, Field]:
+        """The state variables: first those of the original design, then those that variants add."""
+        return {n: v for c in reversed(self.shape.__mro__) for n, v in vars(c).items() if isinstance(v, Field)}
 
     def rules(self) -> list[Rule]:
         """The rules in the order of the text, with replacements in place."""
@@ -355,5 +385,5 @@ class Design:
                 rule = getattr(value, "__rule__", None)
                 if isinstance(rule, Rule) and value.__module__ == module.__name__:
                     function = self.replaces.get(name, value)
-                    found.append(Rule(rule.kind, name, function, rule.params, rule.fairness, rule.waits_for))
+                    found.append(replace(getattr(function, "__rule__", rule), name=name, function=function))
         return found

@@ -130,7 +130,7 @@ def query_take(s: State, rank: int) -> None:
     emit(s, ON_QUERY_TAKEN, rank, op)
 
 
-@action(fairness="weak", rank=RANKS, hit=DEPTHS)
+@action(fairness="weak", chosen=("hit",), rank=RANKS, hit=DEPTHS)
 def query_ask_storage(s: State, rank: int, hit: int) -> None:
     """§3.3 A rank looks up how many leading pages of the span its storage holds; a terminated operation counts as none.
 
@@ -187,7 +187,7 @@ def query_put(s: State, rank: int) -> None:
 # ---- §3.6 the drain
 
 
-@action(fairness="weak", hits=HITS, pages=PAGES)
+@action(fairness="weak", chosen=("hits", "pages"), hits=HITS, pages=PAGES)
 def sched_drain(s: State, hits: int, pages: int) -> None:
     """§3.6 Every rank takes the same number of answered operations and of released pages, in queue order.
 
@@ -408,7 +408,11 @@ def sched_stop(s: State, request: int) -> None:
     """
     require(STOPS, "callers stop requests")
     require(s.record[request] != NONE, "the request has a pending operation")
-    op = s.record[request]
+    stop(s, s.record[request])
+
+
+def stop(s: State, op: int) -> None:
+    """The caller's stop of a pending operation."""
     terminate(s, op)
     emit(s, ON_STOPPED, op)
 
@@ -421,7 +425,11 @@ def sched_abort(s: State, request: int) -> None:
     """
     require(ABORTS, "callers abort requests")
     require(s.record[request] != NONE, "the request has a pending operation")
-    op = s.record[request]
+    abort(s, s.record[request])
+
+
+def abort(s: State, op: int) -> None:
+    """The caller's abort of a pending operation."""
     terminate(s, op)
     for r in RANKS:
         s.releasing[r] += s.counted[r][op]

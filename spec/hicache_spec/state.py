@@ -42,11 +42,11 @@ AFTER = tuple(
 )
 """AFTER[trigger][phase]: the life-cycle table of §2, with `illegal` where it has no edge."""
 
-REQUESTS = index("request", "requests")
+REQUESTS = index("request", "requests", symmetric=True)
 ATTEMPTS = constant("attempts")
-OPS = index("op", lambda b: b.requests * b.attempts)
+OPS = index("op", lambda b: b.requests * b.attempts, blocks_of=REQUESTS)
 REQUEST_OF = table("request_of", lambda b: tuple(op // b.attempts for op in range(b.requests * b.attempts)))
-RANKS = index("rank", "ranks")
+RANKS = index("rank", "ranks", symmetric=True)
 CHAINS = index("chain", lambda b: len(b.resident_pages))
 LENGTH = constant("chain_pages")
 DEPTHS = index("depth", lambda b: b.chain_pages + 1)

@@ -54,10 +54,10 @@ def check_rule(rule: Rule, design: Design) -> None:
     replaced = tuple(sorted((name, id(f)) for name, f in design.replaces.items()))
     if (rule.function, f"{rule.kind}{replaced}") in _checked:
         return
-    tree = _source(rule.function)
+    tree = source(rule.function)
     _Checker(rule.function, tree, design).check()
     for helper in _helpers(rule.function, design, set()):
-        checker = _Checker(helper, _source(helper), design)
+        checker = _Checker(helper, source(helper), design)
         checker.check()
         if checker.requires:
             raise checker.error(checker.requires[0], "'require' in a helper function")
@@ -220,7 +220,7 @@ class _Checker:
             depth, node = depth + 1, node.value
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.states):
             return False
-        variable = vars(self.design.shape).get(node.attr)
+        variable = self.design.fields().get(node.attr)
         if not isinstance(variable, Field):
             raise self.error(node, f"the state variable {node.attr!r}, which is not declared,")
         return depth < len(variable.dims) + (variable.type.kind in ("queue", "set"))
@@ -263,7 +263,9 @@ def place(function: Callable[..., Any], node: ast.AST) -> str:
     return f"{code.co_filename}:{code.co_firstlineno + getattr(node, 'lineno', 1) - 1}"
 
 
-def _source(function: Callable[..., Any]) -> ast.FunctionDef:
+def source(function: Callable[..., Any]) -> ast.FunctionDef:
+    """The syntax tree of a rule or helper function, bound or not; read once. Raises SubsetError."""
+    function = getattr(function, "__wrapped__", function)
     if function not in _trees:
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -291,7 +293,7 @@ def _called(function: Callable[..., Any], design: Design, node: ast.AST) -> Call
 
 def _helpers(function: Callable[..., Any], design: Design, seen: set[Callable[..., Any]]) -> list[Callable[..., Any]]:
     found = []
-    for node in ast.walk(_source(function)):
+    for node in ast.walk(source(function)):
         helper = _called(function, design, node)
         if helper is not None and helper not in seen:
             seen.add(helper)
@@ -302,7 +304,7 @@ def _helpers(function: Callable[..., Any], design: Design, seen: set[Callable[..
 def _writes(function: Callable[..., Any], design: Design, seen: set[Callable[..., Any]]) -> str | None:
     """The place of the first write of the state by a function, itself or through helpers; None if there is none."""
     seen.add(function)
-    return _writes_in(function, _source(function), design, seen)
+    return _writes_in(function, source(function), design, seen)
 
 
 def _writes_in(
