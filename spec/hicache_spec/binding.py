@@ -36,10 +36,11 @@ class Variable:
 
 @dataclass(frozen=True)
 class Step:
-    """One instance of an action: the action with values for its parameters."""
+    """One instance of an action: the bound action with values for its parameters, and both together in `run`."""
 
     rule: Rule
     arguments: Mapping[str, int]
+    function: Callable[..., None]
     run: Callable[[State], None]
 
     @property
@@ -56,6 +57,8 @@ class Property:
     holds: Callable[..., bool]
     events: frozenset[str]
     """The kinds of events that the property, or a helper of it, looks for."""
+    goal: Callable[..., bool] | None = None
+    """What a `@leads_to` property waits for; same parameters."""
 
 
 class BoundSpec:
@@ -85,7 +88,7 @@ class BoundSpec:
         self.sometimes = self._properties(rules, "sometimes")
         self.live = self._properties(rules, "live")
         self._initial = [self._bind(r.function, r.name) for r in rules if r.kind == "initial"]
-        self._quiescent = [p.holds for p in self._properties(rules, "quiescent")]
+        self.quiescence = [p.holds for p in self._properties(rules, "quiescent")]
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -129,7 +132,7 @@ class BoundSpec:
 
     def is_quiescent(self, s: State) -> bool:
         """May the system rest here?"""
-        return all(rule(s) for rule in self._quiescent)
+        return all(rule(s) for rule in self.quiescence)
 
     def difference(self, before: State, after: State) -> list[str]:
         """What changed, one `variable[index]: old -> new` each, in the order of the state's declaration."""
@@ -153,14 +156,17 @@ class BoundSpec:
 
     def _properties(self, rules: list[Rule], kind: str) -> list[Property]:
         bound = [(r, self._bind(r.function, r.name, judging=True)) for r in rules if r.kind == kind]
-        return [Property(r, f, frozenset(_event_kinds(f, set()))) for r, f in bound]
+        goals = [self._bind(r.waits_for, "", judging=True) if r.waits_for else None for r, _ in bound]
+        return [
+            Property(r, f, frozenset(_event_kinds(f, set())), g) for (r, f), g in zip(bound, goals, strict=True)
+        ]
 
     def _instances(self, rule: Rule) -> Iterator[Step]:
         run = self._bind(rule.function, rule.name)
         domains = [self._value(d) for d in rule.params.values()]
         for values in itertools.product(*domains):
             arguments = dict(zip(rule.params, values, strict=True))
-            yield Step(rule, arguments, _call(run, arguments))
+            yield Step(rule, arguments, run, _call(run, arguments))
 
     def _type(self, t: Type) -> Type:
         high, capacity = self._value(t.high), self._value(t.capacity)

@@ -82,6 +82,11 @@ def sched_submit(s: State, request: int, chain: int) -> None:
     Why: no host memory is taken before the hit count is known; until then only the anchor is protected.
     """
     require(s.attempts[request] < ATTEMPTS, "bound: the request id is not used up")
+    submit(s, request, chain)
+
+
+def submit(s: State, request: int, chain: int) -> None:
+    """What is submitted is declined or becomes an operation."""
     span = LENGTH - s.resident[chain]
     reason = why_declined(s, request, span)
     if reason != NONE:
@@ -363,7 +368,11 @@ def sched_poll(s: State, request: int) -> None:
     """
     require(s.record[request] != NONE, "the request has a pending operation")
     require(may_end(s, s.record[request]), "the policy waits no longer")
-    op = s.record[request]
+    finish(s, s.record[request])
+
+
+def finish(s: State, op: int) -> None:
+    """The end of an operation for which its policy waits no longer: published with memory, revoked without."""
     if not (s.phase[op] == ALLOCATED and is_complete(s, op)):
         terminate(s, op)
     if s.granted[op] == 0:

@@ -1,0 +1,75 @@
+"""A compiled specification: one kernel an action instance, and the properties, as expressions over the packed state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hicache_checks.engine.compile.expressions import Builder, Node
+from hicache_checks.engine.compile.layout import DoesNotFit, Layout
+from hicache_checks.engine.compile.tracer import Emitted, Tracer, Values
+from hicache_spec import BoundSpec
+from hicache_spec.binding import Property, Step
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One action instance. `changes` are the slots that it may change; `leaves` says that a value left its type.
+
+    `broken` are the step properties that the step may violate, `reached` the outcomes that it may reach, by number, each
+    with the condition that it does. What cannot happen here is not listed.
+    """
+
+    number: int
+    step: Step
+    guard: Node
+    changes: Values
+    leaves: Node
+    broken: tuple[tuple[int, Node], ...]
+    reached: tuple[tuple[int, Node], ...]
+    events: tuple[Emitted, ...]
+
+
+class Compiled:
+    """The expressions of a bound specification. Raises DoesNotFit, naming the rule."""
+
+    def __init__(self, spec: BoundSpec) -> None:
+        self.spec = spec
+        self.layout = Layout(spec)
+        self.builder = Builder()
+        self.before: Values = {
+            slot.number: self.builder.slot(slot.number, slot.offset, slot.high) for slot in self.layout.slots
+        }
+        self.initial = self.layout.pack(spec.initial())
+        self.kernels = [self._kernel(number, step) for number, step in enumerate(spec.steps)]
+        self.violated = [self.builder.negate(self.predicate(p.holds)) for p in spec.invariants]
+        self.at_rest = self.builder.every(self.predicate(holds) for holds in spec.quiescence)
+        self.goes_on = self.builder.some(k.guard for k in self.kernels if k.step.rule.fairness)
+
+    def predicate(self, holds: Callable[..., Any], *arguments: int) -> Node:
+        """A condition on one state, such as an invariant or `p` of a liveness property, as an expression."""
+        tracer = Tracer(self.builder, self.layout, [dict(self.before)])
+        return tracer.decide(holds, [self.builder.const(a) for a in arguments])
+
+    def _kernel(self, number: int, step: Step) -> Kernel:
+        b = self.builder
+        tracer = Tracer(b, self.layout, [dict(self.before)])
+        arguments = [b.const(value) for value in step.arguments.values()]
+        done = tracer.run_action(step.function, arguments)
+        if not done.guard.is_truth:
+            raise DoesNotFit(f"{step.rule.name}: its guard is not a condition")
+        changes = {n: value for n, value in done.values.items() if value is not self.before[n]}
+
+        def decided(properties: list[Property], when: Callable[[Node], Node]) -> tuple[tuple[int, Node], ...]:
+            found = []
+            for i, p in enumerate(properties):
+                judge = Tracer(b, self.layout, [dict(self.before), dict(done.values)], done.events)
+                condition = when(judge.decide(p.holds))
+                if condition is not b.false:
+                    found.append((i, condition))
+            return tuple(found)
+
+        broken = decided(self.spec.step_properties, b.negate)
+        reached = decided(self.spec.sometimes, lambda holds: holds)
+        return Kernel(number, step, done.guard, changes, done.leaves, broken, reached, tuple(done.events))

@@ -1,0 +1,593 @@
+"""Symbolic execution of rules: what an action does to each slot, as an expression over the state before it.
+
+A rule is run once, on expressions instead of numbers. Index sets and loops are unrolled; a branch that depends on the
+state is run both ways and the results are merged by `select`; an index that depends on the state becomes a choice among
+the places it may name. The subset of Python that rules may use (SPEC.md §A.2) is what makes this possible.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from hicache_checks.engine.compile.expressions import Builder, Node
+from hicache_checks.engine.compile.layout import DoesNotFit, Layout, Slot, element_bits
+from hicache_spec import language
+from hicache_spec.binding import Variable
+from hicache_spec.language import EventKind
+from hicache_spec.subset import place, source
+
+ITERATIONS_MAX = 256
+
+Values = dict[int, Node]
+"""The value of each slot, by number."""
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """An event that the action shows when `condition` holds."""
+
+    condition: Node
+    kind: EventKind
+    values: tuple[Node, ...]
+
+
+@dataclass
+class Traced:
+    """What an action does: when it is enabled, the slots after it, its events, and when it leaves the bounds."""
+
+    guard: Node
+    values: Values
+    events: list[Emitted]
+    leaves: Node
+
+
+@dataclass(frozen=True)
+class _StateName:
+    """A state as a rule names it: `s` or `t`."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A state variable, or a part of it, that is not a single number yet."""
+
+    state: int
+    variable: Variable
+    index: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A row of a constant table, chosen by an index that depends on the state."""
+
+    rows: Sequence[Any]
+    index: Node
+
+
+@dataclass
+class _Frame:
+    """A call: its local names, and whether and what it has returned."""
+
+    function: Callable[..., Any]
+    names: dict[str, Any]
+    returned: Node
+    result: Any = None
+
+
+@dataclass
+class Tracer:
+    """Runs one rule. `states` are the slot values of `s` (0) and `t` (1); `shown` are the events of the step to t."""
+
+    builder: Builder
+    layout: Layout
+    states: list[Values]
+    shown: Sequence[Emitted] = ()
+    path: Node = field(init=False)
+    guard: Node = field(init=False)
+    leaves: Node = field(init=False)
+    events: list[Emitted] = field(default_factory=list)
+    writes: int = 0
+
+    def __post_init__(self) -> None:
+        self.path = self.guard = self.builder.true
+        self.leaves = self.builder.false
+
+    # -- entry points
+
+    def run_action(self, function: Callable[..., Any], arguments: Sequence[Node]) -> Traced:
+        """Trace an action on the first state. Raises DoesNotFit, naming file and line."""
+        self.call(function, [_StateName(0), *arguments])
+        values = self.states[0]
+        for slot in self.layout.slots:
+            self.leaves = self.builder.either(self.leaves, self._leaves_its_type(slot, values[slot.number]))
+        return Traced(self.guard, values, self.events, self.leaves)
+
+    def decide(self, function: Callable[..., Any], arguments: Sequence[Node] = ()) -> Node:
+        """The truth of a property over the states. Raises DoesNotFit, naming file and line."""
+        names = [_StateName(i) for i in range(len(self.states))]
+        return self.builder.truth(self.call(function, [*names, *arguments]))
+
+    def _leaves_its_type(self, slot: Slot, value: Node) -> Node:
+        b = self.builder
+        if value.low >= slot.offset and value.high <= slot.high:
+            return b.false
+        if slot.variable.type.kind == "queue":
+            digits = element_bits(slot.variable)
+            too_long = b.less(b.const((1 << slot.bits) - 1), value)
+            top = slot.variable.type.high + 1
+            if top == (1 << digits) - 1:
+                return too_long
+            elements = (self._digit(value, i, digits) for i in range(slot.variable.type.capacity))
+            return b.either(too_long, b.some(b.less(b.const(top), x) for x in elements))
+        return b.negate(b.within(value, slot.offset, slot.high))
+
+    # -- calls and statements
+
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Run a rule or a helper function; its result."""
+        tree = source(function)
+        names = dict(zip([a.arg for a in tree.args.args], arguments, strict=True))
+        frame = _Frame(function, names, self.builder.false)
+        self.block(frame, tree.body)
+        return frame.result
+
+    def refuse(self, frame: _Frame, node: ast.AST, why: str) -> DoesNotFit:
+        """The error that names the rule and the line."""
+        return DoesNotFit(f"{frame.function.__name__} ({place(frame.function, node)}): {why}")
+
+    def block(self, frame: _Frame, body: Sequence[ast.stmt]) -> None:
+        """Run statements; those after a `return` that depends on the state run only where it was not taken."""
+        for number, statement in enumerate(body):
+            self.statement(frame, statement)
+            if frame.returned.is_constant:
+                if frame.returned.value:
+                    return
+                continue
+            self.unless_returned(frame, lambda rest=body[number + 1 :]: self.block(frame, rest))  # type: ignore[misc]
+            return
+
+    def unless_returned(self, frame: _Frame, go_on: Callable[[], None]) -> None:
+        """Go on where the call has not returned; where it has, nothing more happens."""
+
+        def stay() -> None:
+            frame.returned = self.builder.true
+
+        def resume() -> None:
+            frame.returned = self.builder.false
+            go_on()
+
+        self.branch(frame, frame.returned, stay, resume)
+
+    def branch(
+        self, frame: _Frame, condition: Node, yes: Callable[[], object], no: Callable[[], object]
+    ) -> tuple[Any, Any]:
+        """Run one of two continuations, or both and merge what they leave behind; their results."""
+        if condition.is_constant:
+            return (yes(), None) if condition.value else (None, no())
+        b, path = self.builder, self.path
+        states, names = [dict(v) for v in self.states], dict(frame.names)
+        returned, result = frame.returned, frame.result
+        self.path = b.both(path, condition)
+        first = yes()
+        after = (self.states, frame.names, frame.returned, frame.result)
+        self.states, frame.names, frame.returned, frame.result = states, names, returned, result
+        self.path = b.both(path, b.negate(condition))
+        second = no()
+        self.path = path
+        for mine, other in zip(self.states, after[0], strict=True):
+            for number, value in other.items():
+                mine[number] = b.select(condition, value, mine[number])
+        for name, value in after[1].items():
+            frame.names[name] = self._merged(condition, value, frame.names.get(name, value))
+        for name in frame.names.keys() - after[1].keys():
+            frame.names[name] = self._merged(condition, after[1].get(name), frame.names[name])
+        frame.returned = b.select(condition, after[2], frame.returned)
+        frame.result = self._merged(condition, after[3], frame.result)
+        return first, second
+
+    def _merged(self, condition: Node, a: Any, b: Any) -> Any:
+        if isinstance(a, Node) and isinstance(b, Node):
+            return self.builder.select(condition, a, b)
+        return b if a is None else a
+
+    def statement(self, frame: _Frame, node: ast.stmt) -> None:
+        """Run one statement."""
+        if isinstance(node, ast.Assign):
+            self.assign(frame, node.targets[0], self.number(frame, node.value))
+        elif isinstance(node, ast.AugAssign):
+            old = self.number(frame, node.target)
+            change = self.number(frame, node.value)
+            combine = self.builder.add if isinstance(node.op, ast.Add) else self.builder.sub
+            self.assign(frame, node.target, combine(old, change))
+        elif isinstance(node, ast.If):
+            test = self.truth(frame, node.test)
+            self.branch(frame, test, lambda: self.block(frame, node.body), lambda: self.block(frame, node.orelse))
+        elif isinstance(node, ast.For):
+            self.rounds(frame, node, list(self.domain(frame, node.iter)))
+        elif isinstance(node, ast.Return):
+            frame.result = None if node.value is None else self.number(frame, node.value)
+            frame.returned = self.builder.true
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            self.called(frame, node.value)
+
+    def rounds(self, frame: _Frame, node: ast.For, left: Sequence[tuple[Node, Node]]) -> None:
+        """The rounds of a loop, up to a `return`."""
+        assert isinstance(node.target, ast.Name)
+        for number, (condition, value) in enumerate(left):
+            frame.names[node.target.id] = value
+            self.branch(frame, condition, lambda: self.block(frame, node.body), lambda: None)
+            if not frame.returned.is_constant:
+                rest = left[number + 1 :]
+                self.unless_returned(frame, lambda: self.rounds(frame, node, rest))
+            if not frame.returned.is_constant or frame.returned.value:
+                return
+
+    def domain(self, frame: _Frame, node: ast.expr) -> Iterator[tuple[Node, Node]]:
+        """The values of a loop, each with the condition that the loop comes to it."""
+        b = self.builder
+        if isinstance(node, ast.Call):
+            bounds = [self.number(frame, a) for a in node.args]
+            start, stop = (b.false, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+            if len(bounds) > 2 or not start.is_constant or stop.high - start.value > ITERATIONS_MAX:
+                raise self.refuse(frame, node, "a range that is not bounded by the types")
+            values = range(start.value, stop.high)
+            yield from ((b.less(b.const(v), stop), b.const(v)) for v in values)
+            return
+        members = self.named(frame, node)
+        if not isinstance(members, range):
+            raise self.refuse(frame, node, "a loop over something that is not an index set")
+        yield from ((b.true, b.const(v)) for v in members)
+
+    # -- writing
+
+    def assign(self, frame: _Frame, target: ast.expr, value: Node) -> None:
+        """A new value for a local name or a place of the state."""
+        if isinstance(target, ast.Name):
+            frame.names[target.id] = value
+            return
+        part = self.expression(frame, target, whole=True)
+        if not isinstance(part, _Part) or len(part.index) != len(part.variable.sizes):
+            raise self.refuse(frame, target, "an assignment to something that is not one value")
+        self.store(part, value)
+
+    def store(self, part: _Part, value: Node) -> None:
+        """Put a value into the place that the index names."""
+        self.writes += 1
+        values = self.states[part.state]
+        for condition, number in self.places(part):
+            values[number] = self.builder.select(condition, value, values[number])
+
+    def places(self, part: _Part) -> list[tuple[Node, int]]:
+        """The slots that an index may name, each with the condition that it does. -1 names the last, as in Python."""
+        found: list[tuple[Node, tuple[int, ...]]] = [(self.builder.true, ())]
+        for index, size in zip(part.index, part.variable.sizes, strict=True):
+            chosen = [(self._is_at(index, i, size), i) for i in range(size)]
+            found = [
+                (self.builder.both(condition, here), (*done, i))
+                for condition, done in found
+                for here, i in chosen
+                if here is not self.builder.false
+            ]
+        numbers = self.layout.number_of
+        return [(condition, numbers[part.variable.name, done]) for condition, done in found]
+
+    def _is_at(self, index: Node, i: int, size: int) -> Node:
+        here = self.builder.equal(index, self.builder.const(i))
+        if i == size - 1 and index.low < 0:
+            here = self.builder.either(here, self.builder.equal(index, self.builder.const(-1)))
+        return here
+
+    def load(self, part: _Part) -> Node:
+        """The value at the place that the index names; the last candidate where no other is named."""
+        values = self.states[part.state]
+        candidates = self.places(part)
+        result = values[candidates[-1][1]]
+        for condition, number in reversed(candidates[:-1]):
+            result = self.builder.select(condition, values[number], result)
+        return result
+
+    # -- expressions
+
+    def number(self, frame: _Frame, node: ast.expr) -> Node:
+        """The value of an expression that is one number."""
+        value = self.expression(frame, node)
+        if not isinstance(value, Node):
+            raise self.refuse(frame, node, "an expression that is not a number")
+        return value
+
+    def truth(self, frame: _Frame, node: ast.expr) -> Node:
+        """The value of an expression as a condition."""
+        return self.builder.truth(self.number(frame, node))
+
+    def named(self, frame: _Frame, node: ast.expr) -> Any:
+        """What a name stands for: a local value, or a bound global."""
+        assert isinstance(node, ast.Name)
+        if node.id in frame.names:
+            return frame.names[node.id]
+        return frame.function.__globals__[node.id]
+
+    def expression(self, frame: _Frame, node: ast.expr, whole: bool = False) -> Any:
+        """The value of an expression; with `whole`, a part of the state that is not one number stays a `_Part`."""
+        b = self.builder
+        if isinstance(node, ast.Constant):
+            return None if node.value is None else b.const(int(node.value))  # type: ignore[arg-type]
+        if isinstance(node, ast.Name):
+            value = self.named(frame, node)
+            return b.const(value) if isinstance(value, int) else value
+        if isinstance(node, ast.Attribute):
+            state = self.named(frame, node.value)
+            variable = next(v for v in self.layout.spec.variables if v.name == node.attr)
+            return self._read(_Part(state.number, variable, ()), whole)
+        if isinstance(node, ast.Subscript):
+            return self.subscript(frame, node, whole)
+        if isinstance(node, ast.BinOp):
+            left, right = self.number(frame, node.left), self.number(frame, node.right)
+            return {ast.Add: b.add, ast.Sub: b.sub, ast.Mult: b.mul}[type(node.op)](left, right)  # type: ignore[index]
+        if isinstance(node, ast.UnaryOp):
+            value = self.number(frame, node.operand)
+            return b.negate(b.truth(value)) if isinstance(node.op, ast.Not) else b.sub(b.false, value)
+        if isinstance(node, ast.BoolOp):
+            return self.logical(frame, node)
+        if isinstance(node, ast.Compare):
+            return self.comparison(frame, node)
+        if isinstance(node, ast.IfExp):
+            test = self.truth(frame, node.test)
+            first, second = self.branch(
+                frame, test, lambda: self.number(frame, node.body), lambda: self.number(frame, node.orelse)
+            )
+            return b.select(test, first or second, second or first)
+        if isinstance(node, ast.Tuple):
+            return [self.number(frame, e) for e in node.elts]
+        if isinstance(node, ast.Call):
+            return self.called(frame, node)
+        raise self.refuse(frame, node, f"'{type(node).__name__.lower()}' has no compiled form")
+
+    def logical(self, frame: _Frame, node: ast.BoolOp) -> Node:
+        """`and` and `or`: what is decided without looking at the rest is not looked at."""
+        b = self.builder
+        stops = isinstance(node.op, ast.Or)
+        result = b.const(not stops)
+        for part in node.values:
+            written = self.writes
+            value = self.truth(frame, part)
+            if self.writes != written and not (result.is_constant):
+                raise self.refuse(frame, part, "a condition that writes the state")
+            result = b.either(result, value) if stops else b.both(result, value)
+            if result.is_constant and bool(result.value) is stops:
+                return result
+        return result
+
+    def comparison(self, frame: _Frame, node: ast.Compare) -> Node:
+        """A chain of comparisons, or membership."""
+        b = self.builder
+        result = b.true
+        left = self.expression(frame, node.left)
+        for op, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.expression(frame, right_node, whole=isinstance(op, (ast.In, ast.NotIn)))
+            if isinstance(op, (ast.In, ast.NotIn)):
+                inside = self.contains(right, left)
+                result = b.both(result, inside if isinstance(op, ast.In) else b.negate(inside))
+            else:
+                result = b.both(result, self._compared(op, left, right))
+            left = right
+        return result
+
+    def _compared(self, op: ast.cmpop, left: Node, right: Node) -> Node:
+        b = self.builder
+        if isinstance(op, ast.Eq):
+            return b.equal(left, right)
+        if isinstance(op, ast.NotEq):
+            return b.negate(b.equal(left, right))
+        if isinstance(op, (ast.Lt, ast.GtE)):
+            less = b.less(left, right)
+            return less if isinstance(op, ast.Lt) else b.negate(less)
+        less = b.less(right, left)
+        return less if isinstance(op, ast.Gt) else b.negate(less)
+
+    def contains(self, members: Any, value: Node) -> Node:
+        """Is the value in a tuple, a queue or a set?"""
+        b = self.builder
+        if not isinstance(members, _Part):
+            return b.some(b.equal(value, b.const(m) if isinstance(m, int) else m) for m in members)
+        packed, kind = self.load(members), members.variable.type.kind
+        if kind == "set":
+            return b.some(
+                b.both(b.equal(value, b.const(m)), self._digit(packed, m, 1))
+                for m in range(max(0, value.low), min(value.high, members.variable.type.high) + 1)
+            )
+        digits = element_bits(members.variable)
+        stored = b.add(value, b.true)
+        return b.some(b.equal(self._digit(packed, i, digits), stored) for i in range(_longest(packed, digits)))
+
+    def subscript(self, frame: _Frame, node: ast.Subscript, whole: bool) -> Any:
+        """An element of a variable, of a queue, or of a constant table."""
+        holder = self.expression(frame, node.value, whole=True)
+        index = self.number(frame, node.slice)
+        if isinstance(holder, _Part) and len(holder.index) < len(holder.variable.sizes):
+            return self._read(_Part(holder.state, holder.variable, (*holder.index, index)), whole)
+        if isinstance(holder, _Part):
+            digits = element_bits(holder.variable)
+            return self._element(self.load(holder), index, digits, holder.variable)
+        return self._table(frame, node, holder, index)
+
+    def _read(self, part: _Part, whole: bool) -> Any:
+        complete = len(part.index) == len(part.variable.sizes)
+        return self.load(part) if complete and part.variable.type.kind in ("int", "flag") and not whole else part
+
+    def _table(self, frame: _Frame, node: ast.Subscript, holder: Any, index: Node) -> Any:
+        """A cell of a table of one or two dimensions, or a row of it."""
+        b = self.builder
+        if not isinstance(holder, _Rows):
+            if index.is_constant:
+                cell = holder[index.value]
+                return b.const(cell) if isinstance(cell, int) else cell
+            if not isinstance(holder[0], int):
+                return _Rows(holder, index)
+            cells = [int(cell) for cell in holder]
+        elif isinstance(holder.rows[0][0], int):
+            width = len(holder.rows[0])
+            cells = [int(cell) for row in holder.rows for cell in row]
+            index = b.add(b.mul(holder.index, b.const(width)), index)
+        else:
+            raise self.refuse(frame, node, "a table of more than two dimensions")
+        if index.low < 0:  # as in Python, -1 is the last; what is below the first is never used
+            cells = [cells[i] if i >= -len(cells) else 0 for i in range(index.low, 0)] + cells
+            index = b.add(index, b.const(-index.low))
+        return b.lookup(cells, index)
+
+    def _digit(self, packed: Node, i: int, digits: int) -> Node:
+        return self.builder.bit_and(self.builder.shift_right(packed, digits * i), (1 << digits) - 1)
+
+    def _element(self, packed: Node, index: Node, digits: int, variable: Variable) -> Node:
+        b = self.builder
+        longest = max(1, _longest(packed, digits))
+        result = self._digit(packed, longest - 1, digits)
+        for i in reversed(range(longest - 1)):
+            result = b.select(b.equal(index, b.const(i)), self._digit(packed, i, digits), result)
+        return b.add(result, b.const(-1))
+
+    # -- calls
+
+    def called(self, frame: _Frame, node: ast.Call) -> Any:
+        """A call: of a method of a queue, of a word of the language, of a built-in, or of a helper function."""
+        if isinstance(node.func, ast.Attribute):
+            return self.queue_method(frame, node, node.func)
+        assert isinstance(node.func, ast.Name)
+        name = node.func.id
+        known = frame.function.__globals__.get(name)
+        if isinstance(known, FunctionType) and known.__module__ == language.__name__:
+            return self.word(frame, node, name)
+        if isinstance(known, FunctionType):
+            return self.call(known, [self.expression(frame, a) for a in node.args])
+        return self.built_in(frame, node, name)
+
+    def word(self, frame: _Frame, node: ast.Call, name: str) -> Any:
+        """`require`, `emit`, `emitted`, `insert`, `discard`."""
+        b = self.builder
+        if name == "require":
+            holds = self.truth(frame, node.args[0])
+            self.guard = b.both(self.guard, b.either(b.negate(self.path), holds))
+        elif name == "emit":
+            kind = self.named(frame, node.args[1])
+            values = tuple(self.number(frame, a) for a in node.args[2:])
+            self.events.append(Emitted(self.path, kind, values))
+        elif name == "emitted":
+            return self.emitted(frame, node)
+        elif name in ("insert", "discard"):
+            part, value = self.expression(frame, node.args[0], whole=True), self.number(frame, node.args[1])
+            packed = self.load(part)
+            if name == "insert":
+                self._member_must_fit(part, value)
+                self.store(part, b.bit_or(packed, b.shift_left(b.true, value)))
+            else:
+                self.store(part, b.clear_bit(packed, value))
+        return None
+
+    def emitted(self, frame: _Frame, node: ast.Call) -> Node:
+        """Did the step show such an event?"""
+        b = self.builder
+        kind: EventKind = self.named(frame, node.args[1])
+        wanted = {k.arg: self.number(frame, k.value) for k in node.keywords}
+        return b.some(
+            b.both(
+                event.condition,
+                b.every(b.equal(event.values[kind.fields.index(str(name))], value) for name, value in wanted.items()),
+            )
+            for event in self.shown
+            if event.kind.name == kind.name
+        )
+
+    def queue_method(self, frame: _Frame, node: ast.Call, method: ast.Attribute) -> Node | None:
+        """`append` and `pop(0)`."""
+        b = self.builder
+        part = self.expression(frame, method.value, whole=True)
+        digits, packed = element_bits(part.variable), self.load(part)
+        if method.attr == "append":
+            value = self.number(frame, node.args[0])
+            self._member_must_fit(part, value)
+            stored = b.bit_and(b.add(value, b.true), (1 << digits) - 1)
+            behind = b.mul(b.queue_length(packed, digits), b.const(digits))
+            self.store(part, b.bit_or(packed, b.shift_left(stored, behind)))
+            return None
+        head = self._element(packed, b.false, digits, part.variable)
+        self.store(part, b.shift_right(packed, digits))
+        return head
+
+    def _member_must_fit(self, part: _Part, value: Node) -> None:
+        b = self.builder
+        beyond = b.negate(b.within(value, 0, part.variable.type.high))
+        self.leaves = b.either(self.leaves, b.both(self.path, beyond))
+
+    def built_in(self, frame: _Frame, node: ast.Call, name: str) -> Node:
+        """`len`, `abs`, and `any all sum min max` over one generator or several arguments."""
+        b = self.builder
+        if name == "len":
+            return self.length(self.expression(frame, node.args[0], whole=True))
+        if name == "abs":
+            value = self.number(frame, node.args[0])
+            return b.maximum(value, b.sub(b.false, value))
+        if len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            values = self.generated(frame, node.args[0], name)
+        else:
+            values = [self.number(frame, a) for a in node.args]
+        if name in ("any", "all"):
+            return b.some(values) if name == "any" else b.every(values)
+        if not values:
+            if name == "sum":
+                return b.false
+            raise self.refuse(frame, node, f"'{name}' of nothing")
+        combine = {"sum": b.add, "min": b.minimum, "max": b.maximum}[name]
+        result = values[0]
+        for value in values[1:]:
+            result = combine(result, value)
+        return result
+
+    def length(self, whole: Any) -> Node:
+        """The length of a queue or a set, or of an index set."""
+        b = self.builder
+        if not isinstance(whole, _Part):
+            return b.const(len(whole))
+        packed = self.load(whole)
+        if whole.variable.type.kind == "queue":
+            return b.queue_length(packed, element_bits(whole.variable))
+        result = b.false
+        for i in range(whole.variable.type.high + 1):
+            result = b.add(result, self._digit(packed, i, 1))
+        return result
+
+    def generated(self, frame: _Frame, node: ast.GeneratorExp, name: str) -> list[Node]:
+        """The elements of a generator, as truth values for `any` and `all`."""
+        b, clause = self.builder, node.generators[0]
+        assert isinstance(clause.target, ast.Name)
+        hidden = frame.names.get(clause.target.id)
+        found = []
+        for reached, value in self.domain(frame, clause.iter):
+            frame.names[clause.target.id] = value
+            wanted = b.both(reached, b.every(self.truth(frame, c) for c in clause.ifs))
+            if wanted is b.false:
+                continue
+            element = self.number(frame, node.elt)
+            if name == "any":
+                element = b.both(wanted, b.truth(element))
+            elif name == "all":
+                element = b.either(b.negate(wanted), b.truth(element))
+            elif name == "sum":
+                element = b.select(wanted, element, b.false)
+            elif not wanted.is_constant:
+                raise self.refuse(frame, node, f"'{name}' over a choice that depends on the state")
+            found.append(element)
+            if element.is_constant and (name, element.value) in (("any", 1), ("all", 0)):
+                break
+        frame.names.pop(clause.target.id)
+        if hidden is not None:
+            frame.names[clause.target.id] = hidden
+        return found
+
+
+def _longest(packed: Node, digits: int) -> int:
+    return -(-packed.high.bit_length() // digits)
