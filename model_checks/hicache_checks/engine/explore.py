@@ -1,8 +1,11 @@
 """Breadth-first exploration of a bound specification as plain Python objects: the reference engine.
 
-States are kept as bytes. Every distinct state is checked against the invariants and its types, every step against the
-step properties; the first violation found is a shortest one. A state in which no fair action is enabled must be
-quiescent: a caller who may still abort something does not save it.
+States are kept as bytes. Every distinct state is checked against the invariants, every step against the step properties
+and the types. A state in which no fair action is enabled must be quiescent: a caller who may still abort something does
+not save it.
+
+What is found does not depend on an order of search that another engine could not keep: the level in which the first
+violation shows is finished, and of all shortest runs the first in lexicographic order is told.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import gc
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 from hicache_spec import BoundSpec, Refused
 from hicache_spec.language import State
@@ -18,16 +22,22 @@ from hicache_spec.language import State
 PROGRESS_EVERY_STATES = 2_000
 DEADLOCK = "deadlock"
 STATE_IN_BOUNDS = "state_in_bounds"
+BUILT_IN = {
+    DEADLOCK: ("3.0", "Where nothing that must go on can go on, the system is at rest."),
+    STATE_IN_BOUNDS: ("3.0", "Every variable stays within its type."),
+}
+"""Section and title of what is checked without being declared."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where an exploration stands: distinct states, states waiting, depth, seconds."""
+    """Where an exploration stands: distinct states, states waiting, depth, seconds, bytes of states and tables."""
 
     states: int
     frontier: int
     depth: int
     seconds: float
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,11 @@ class Violation:
 
 @dataclass
 class Exploration:
-    """What was found. `complete` is False if the budget of states ran out before the state space did."""
+    """What was found. `complete` is False if a budget ran out before the state space did, or at a violation.
+
+    `first` has the length of the shortest run to each violated property that showed up; all of them only if the search
+    was not to stop. `note` says what a reader should know of how it was done.
+    """
 
     states: int = 0
     transitions: int = 0
@@ -52,6 +66,11 @@ class Exploration:
     complete: bool = False
     reached: set[str] = field(default_factory=set)
     violation: Violation | None = None
+    first: dict[str, int] = field(default_factory=dict)
+    engine: str = "object"
+    build_seconds: float = 0.0
+    bytes_peak: int = 0
+    note: str = ""
 
 
 class _Search:
@@ -61,8 +80,9 @@ class _Search:
         max_states: int | None,
         progress: Callable[[Progress], None] | None,
         only: Collection[str] | None,
+        stop: bool,
     ) -> None:
-        self.spec, self.max_states, self.progress = spec, max_states, progress
+        self.spec, self.max_states, self.progress, self.stop = spec, max_states, progress, stop
         self.invariants = [p for p in spec.invariants if only is None or p.rule.name in only]
         self.step_properties = [p for p in spec.step_properties if only is None or p.rule.name in only]
         self.checks_bounds = only is None or STATE_IN_BOUNDS in only
@@ -74,6 +94,8 @@ class _Search:
         self.start = time.perf_counter()
         self.reported = 0
         self.cut = False
+        self.stuck: Violation | None = None
+        self.broken: Violation | None = None
 
     def add(self, key: bytes, parent: int, step: int) -> None:
         self.ids[key] = len(self.parents)
@@ -82,20 +104,21 @@ class _Search:
     def run(self) -> Exploration:
         first = self.spec.initial()
         self.add(self.spec.encode(first), -1, -1)
-        self.check_state(first, 0)
+        self.check_state(first, tuple)
         level = list(self.ids)
-        while level and self.result.violation is None:
+        while level and not (self.stop and self.broken):
             following: list[bytes] = []
             for done, key in enumerate(level):
                 self.expand(key, following)
-                if self.result.violation is not None or self.cut:
+                if self.cut:
                     return self.finish(complete=False)
                 if self.progress is not None and len(self.ids) // PROGRESS_EVERY_STATES > self.reported:
                     self.report(len(level) - done + len(following))
             if following:
                 self.result.depth += 1
+            self.broken = self.stuck or self.broken  # a deadlock is seen a step later than the rest
             level = following
-        return self.finish(complete=self.result.violation is None)
+        return self.finish(complete=not (self.stop and self.broken))
 
     def report(self, frontier: int) -> None:
         self.reported = len(self.ids) // PROGRESS_EVERY_STATES
@@ -113,48 +136,51 @@ class _Search:
             except Refused:
                 continue  # guards come first: `after` is still as `before`
             enabled = enabled or bool(step.rule.fairness)
+            self.result.transitions += 1
+            self.check_step(before, after, source, number)
+            wrong = spec.out_of_bounds(after)
+            if wrong is not None:  # no such state can be written down, so it is not gone on from
+                if self.checks_bounds:
+                    self.violates(STATE_IN_BOUNDS, *BUILT_IN[STATE_IN_BOUNDS], (*self.path(source), number), wrong)
+                after = spec.decode(key)
+                continue
             target = spec.encode(after)
-            is_new = target not in self.ids
-            if is_new:
+            if target not in self.ids:
                 if len(self.ids) == self.max_states:
                     self.cut = True
                     return
                 self.add(target, source, number)
                 following.append(target)
-            self.result.transitions += 1
-            self.check_step(before, after, source, number)
-            if is_new and self.result.violation is None:
-                self.check_state(after, self.ids[target])
-            if self.result.violation is not None:
-                return
+                self.check_state(after, partial(self.path_and, source, number))
             after = spec.decode(key)
         if not enabled and self.checks_deadlock and not spec.is_quiescent(before):
-            self.result.violation = Violation(
-                DEADLOCK, "3.0", "Where nothing that must go on can go on, the system is at rest.", self.path(source)
-            )
+            self.violates(DEADLOCK, *BUILT_IN[DEADLOCK], self.path(source))
+
+    def violates(self, name: str, section: str, title: str, run: tuple[int, ...], detail: str = "") -> None:
+        self.result.first.setdefault(name, len(run))
+        violation = Violation(name, section, title, run, detail)
+        if name == DEADLOCK:
+            self.stuck = self.stuck or violation
+        else:
+            self.broken = self.broken or violation
 
     def check_step(self, before: State, after: State, source: int, number: int) -> None:
         for p in self.step_properties:
             if not p.holds(before, after):
-                run = (*self.path(source), number)
-                self.result.violation = Violation(p.rule.name, p.rule.section, p.rule.title, run)
-                return
+                self.violates(p.rule.name, p.rule.section, p.rule.title, (*self.path(source), number))
         if after.events:
             kinds = {event[0] for event in after.events}
             for p in [p for p in self.waiting if not p.events.isdisjoint(kinds) and p.holds(before, after)]:
                 self.waiting.remove(p)
                 self.result.reached.add(p.rule.name)
 
-    def check_state(self, s: State, number: int) -> None:
-        wrong = self.spec.out_of_bounds(s) if self.checks_bounds else None
-        if wrong is not None:
-            title = "Every variable stays within its type."
-            self.result.violation = Violation(STATE_IN_BOUNDS, "3.0", title, self.path(number), wrong)
-            return
+    def check_state(self, s: State, run: Callable[[], tuple[int, ...]]) -> None:
         for p in self.invariants:
             if not p.holds(s):
-                self.result.violation = Violation(p.rule.name, p.rule.section, p.rule.title, self.path(number))
-                return
+                self.violates(p.rule.name, p.rule.section, p.rule.title, run())
+
+    def path_and(self, source: int, number: int) -> tuple[int, ...]:
+        return (*self.path(source), number)
 
     def path(self, number: int) -> tuple[int, ...]:
         steps: list[int] = []
@@ -166,6 +192,7 @@ class _Search:
     def finish(self, complete: bool) -> Exploration:
         self.result.states = len(self.ids)
         self.result.complete = complete
+        self.result.violation = self.broken
         self.result.seconds = time.perf_counter() - self.start
         return self.result
 
@@ -175,15 +202,17 @@ def explore(
     max_states: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     only: Collection[str] | None = None,
+    stop: bool = True,
 ) -> Exploration:
     """Explore breadth-first up to `max_states` distinct states; `progress` is called every few thousand states.
 
-    `only`: check just these properties (DEADLOCK and STATE_IN_BOUNDS are two of them); by default all.
+    `only`: check just these properties (DEADLOCK and STATE_IN_BOUNDS are two of them); by default all. `stop`: end
+    after the level of the first violation.
     """
     gc_was_enabled = gc.isenabled()
     gc.disable()  # nothing here is cyclic, and the collector would walk millions of live keys again and again
     try:
-        return _Search(spec, max_states, progress, only).run()
+        return _Search(spec, max_states, progress, only, stop).run()
     finally:
         if gc_was_enabled:
             gc.enable()

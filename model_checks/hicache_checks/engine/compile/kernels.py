@@ -17,8 +17,8 @@ from hicache_spec.binding import Property, Step
 class Kernel:
     """One action instance. `changes` are the slots that it may change; `leaves` says that a value left its type.
 
-    `broken` are the step properties that the step may violate, `reached` the outcomes that it may reach, by number, each
-    with the condition that it does. What cannot happen here is not listed.
+    `broken` are the step properties that the step may violate, `reached` the outcomes that it may reach, by number,
+    each with the condition that it does. What cannot happen here is not listed.
     """
 
     number: int
@@ -32,10 +32,11 @@ class Kernel:
 
 
 class Compiled:
-    """The expressions of a bound specification. Raises DoesNotFit, naming the rule."""
+    """The expressions of a bound specification."""
 
-    def __init__(self, spec: BoundSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: BoundSpec, judged: bool = True) -> None:
+        """`judged`: with the properties, or only the steps. Raises DoesNotFit, naming the rule."""
+        self.spec, self.judged = spec, judged
         self.layout = Layout(spec)
         self.builder = Builder()
         self.before: Values = {
@@ -43,7 +44,7 @@ class Compiled:
         }
         self.initial = self.layout.pack(spec.initial())
         self.kernels = [self._kernel(number, step) for number, step in enumerate(spec.steps)]
-        self.violated = [self.builder.negate(self.predicate(p.holds)) for p in spec.invariants]
+        self.violated = [self.builder.negate(self.predicate(p.holds)) for p in spec.invariants if judged]
         self.at_rest = self.builder.every(self.predicate(holds) for holds in spec.quiescence)
         self.goes_on = self.builder.some(k.guard for k in self.kernels if k.step.rule.fairness)
 
@@ -63,7 +64,7 @@ class Compiled:
 
         def decided(properties: list[Property], when: Callable[[Node], Node]) -> tuple[tuple[int, Node], ...]:
             found = []
-            for i, p in enumerate(properties):
+            for i, p in enumerate(properties if self.judged else []):
                 judge = Tracer(b, self.layout, [dict(self.before), dict(done.values)], done.events)
                 condition = when(judge.decide(p.holds))
                 if condition is not b.false:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -148,7 +149,7 @@ class Tracer:
                 if frame.returned.value:
                     return
                 continue
-            self.unless_returned(frame, lambda rest=body[number + 1 :]: self.block(frame, rest))  # type: ignore[misc]
+            self.unless_returned(frame, partial(self.block, frame, body[number + 1 :]))
             return
 
     def unless_returned(self, frame: _Frame, go_on: Callable[[], None]) -> None:
@@ -222,9 +223,9 @@ class Tracer:
             frame.names[node.target.id] = value
             self.branch(frame, condition, lambda: self.block(frame, node.body), lambda: None)
             if not frame.returned.is_constant:
-                rest = left[number + 1 :]
-                self.unless_returned(frame, lambda: self.rounds(frame, node, rest))
-            if not frame.returned.is_constant or frame.returned.value:
+                self.unless_returned(frame, partial(self.rounds, frame, node, left[number + 1 :]))
+                return
+            if frame.returned.value:
                 return
 
     def domain(self, frame: _Frame, node: ast.expr) -> Iterator[tuple[Node, Node]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from hicache_checks.engine.compile.expressions import Node, in_order
 from hicache_checks.engine.compile.kernels import Compiled, Kernel
 from hicache_checks.engine.compile.layout import Layout
+from hicache_checks.engine.compile.symmetry import Image
 
 INT_BITS = 31
 
@@ -60,7 +64,7 @@ def name(node: Node) -> str:
 
 
 def _type(node: Node) -> str:
-    return "int" if -(1 << INT_BITS) < node.low and node.high < 1 << INT_BITS else "i64"
+    return "int" if node.low > -(1 << INT_BITS) and node.high < 1 << INT_BITS else "i64"
 
 
 def _padded(table: Sequence[int]) -> int:
@@ -71,12 +75,14 @@ def _table_name(node: Node) -> str:
     return "_".join(str(x).replace("-", "m") for x in node.table)
 
 
-def kernels_header(compiled: Compiled, symmetry: str = "") -> str:
-    """The text of kernels.h. `symmetry` defines `canonical`; without it every state stands for itself."""
+def kernels_header(compiled: Compiled, images: Sequence[Image] = ()) -> str:
+    """The text of kernels.h. Without images of states every state stands for itself."""
     parts = [f"#define WORDS {compiled.layout.words}", *_tables(compiled)]
-    parts += [_step(compiled, kernel) for kernel in compiled.kernels]
-    parts += [_expand(compiled), _invariants(compiled), _at_rest(compiled)]
-    parts.append(symmetry or "static inline void canonical(const u64 *w, u64 *o) { memcpy(o, w, WORDS * 8); }")
+    live = [k for k in compiled.kernels if not (k.guard.is_constant and not k.guard.value)]
+    rules = [list(g) for _, g in itertools.groupby(live, key=lambda k: k.step.rule.name)]
+    parts += [_rule(compiled, kernels) for kernels in rules]
+    parts += [_expand(compiled, rules), _invariants(compiled), _at_rest(compiled)]
+    parts += [_renaming_tables(images), _canonical(compiled.layout.words, images)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -92,58 +98,116 @@ def _tables(compiled: Compiled) -> list[str]:
     return texts
 
 
-def _step(compiled: Compiled, kernel: Kernel) -> str:
-    layout, code = compiled.layout, _Code(compiled.layout)
-    code.compute([*kernel.changes.values(), kernel.leaves])
-    lines = [*code.lines, "u64 o[WORDS], broken = 0, reached = 0;"]
+def _rule(compiled: Compiled, kernels: Sequence[Kernel]) -> str:
+    """One C function for all instances of an action.
+
+    Instances that differ in their last parameter only form a group; what several instances need is computed once. The
+    scope of a group encloses those of the later groups: a drain of two answers goes on from where a drain of one was.
+    """
+    groups = [list(g) for _, g in itertools.groupby(kernels, key=lambda k: tuple(k.step.arguments.values())[:-1])]
+    users = Counter(node.number for k in kernels for node in in_order(_results(k)))
+    shared = {number for number, count in users.items() if count > 1}
+    code = _Code(compiled.layout)
+    code.compute(node for k in kernels for node in [k.guard] if not node.is_constant)
+    for number, group in enumerate(groups):
+        possible = compiled.builder.some(k.guard for later in groups[number:] for k in later)
+        code.compute([possible])
+        code.lines.append(f"if ({name(possible)}) {{")
+        code.compute(n for k in group for n in in_order(_results(k)) if n.number in shared)
+        for kernel in group:
+            _step(compiled, kernel, code)
+    code.lines += ["}"] * len(groups)
+    title = f"{kernels[0].step.rule.name}: {kernels[0].step.rule.title}".replace("*/", "")
+    return f"/* {title} */\nstatic void rule_{kernels[0].number}(const u64 *w, Sink *sink) {{\n{_body(code.lines)}\n}}"
+
+
+def _results(kernel: Kernel) -> list[Node]:
+    return [*kernel.changes.values(), kernel.leaves, *(condition for _, condition in kernel.broken)]
+
+
+def _step(compiled: Compiled, kernel: Kernel, code: _Code) -> None:
+    layout, outside, lines = compiled.layout, set(code.known), code.lines
+    fair = "sink->goes_on = 1;" if kernel.step.rule.fairness else ""
+    code.lines = []
+    code.compute(_results(kernel))
+    code.lines.append("u64 o[WORDS], broken = 0, reached = 0;")
     for word in range(layout.words):
-        kept = (1 << 64) - 1
-        packed = []
+        kept, packed = (1 << 64) - 1, []
         for number, value in kernel.changes.items():
             slot = layout.slots[number]
             if slot.word == word:
                 kept &= ~(slot.mask << slot.shift)
                 stored = f"({name(value)} - {slot.offset})" if slot.offset else name(value)
                 packed.append(f"((u64){stored} & {slot.mask}) << {slot.shift}")
-        lines.append(f"o[{word}] = " + " | ".join([f"(w[{word}] & {hex(kept)}ULL)" if packed else f"w[{word}]", *packed]) + ";")
-    code.lines = []
-    code.compute(condition for _, condition in kernel.broken)
-    lines += code.lines
-    lines += [f"broken |= (u64){name(condition)} << {i};" for i, condition in kernel.broken]
+        rest = f"(w[{word}] & {hex(kept)}ULL)" if packed else f"w[{word}]"
+        code.lines.append(f"o[{word}] = {' | '.join([rest, *packed])};")
+    code.lines += [f"broken |= (u64){name(condition)} << {i};" for i, condition in kernel.broken]
     if kernel.reached:
         mask = sum(1 << i for i, _ in kernel.reached)
-        code.lines = []
+        code.lines.append(f"if ({hex(mask)}ULL & ~sink->reached) {{")
         code.compute(condition for _, condition in kernel.reached)
-        lines.append(f"if ({hex(mask)}ULL & ~sink->reached) {{")
-        lines += code.lines
-        lines += [f"reached |= (u64){name(condition)} << {i};" for i, condition in kernel.reached]
-        lines.append("}")
-    lines.append(f"emit(sink, {kernel.number}, o, broken, reached, {name(kernel.leaves)});")
-    body = "\n".join(f"    {line}" for line in lines)
-    return f"/* {kernel.step.label} */\nstatic void step_{kernel.number}(const u64 *w, Sink *sink) {{\n{body}\n}}"
+        code.lines += [f"reached |= (u64){name(condition)} << {i};" for i, condition in kernel.reached]
+        code.lines.append("}")
+    code.lines.append(f"emit(sink, {kernel.number}, o, broken, reached, {name(kernel.leaves)});")
+    inside = code.lines
+    code.known, code.lines = outside, lines
+    code.lines += [f"if ({name(kernel.guard)}) {{ /* {kernel.step.label} */", fair, *inside, "}"]
 
 
-def _expand(compiled: Compiled) -> str:
+def _expand(compiled: Compiled, rules: Sequence[Sequence[Kernel]]) -> str:
     code = _Code(compiled.layout)
-    for kernel in compiled.kernels:
-        code.compute([kernel.guard])
-        fair = "sink->goes_on = 1; " if kernel.step.rule.fairness else ""
-        code.lines.append(f"if ({name(kernel.guard)}) {{ {fair}step_{kernel.number}(w, sink); }}")
-    body = "\n".join(f"    {line}" for line in code.lines)
-    return f"static void expand(const u64 *w, Sink *sink) {{\n{body}\n}}"
+    for kernels in rules:
+        possible = compiled.builder.some(k.guard for k in kernels)
+        code.compute([possible])
+        code.lines.append(f"if ({name(possible)}) rule_{kernels[0].number}(w, sink);")
+    return f"static void expand(const u64 *w, Sink *sink) {{\n{_body(code.lines)}\n}}"
+
+
+def _body(lines: Iterable[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines if line)
+
+
+def _renaming_tables(images: Sequence[Image]) -> str:
+    tables = sorted({r.table for image in images for r in image.renamings})
+    texts = [f"static const u32 R{_digest(t)}[{len(t)}] = {{{', '.join(map(str, t))}}};" for t in tables]
+    return "\n".join(texts)
+
+
+def _digest(table: Sequence[int]) -> str:
+    return hashlib.sha256(",".join(map(str, table)).encode()).hexdigest()[:12]
+
+
+def _canonical(words: int, images: Sequence[Image]) -> str:
+    """The least of a state's images, words compared in order."""
+    lines = ["memcpy(o, w, WORDS * 8);"]
+    for image in images:
+        parts: list[list[str]] = [[] for _ in range(words)]
+        for m in image.moves:
+            shift = f" << {m.left}" if m.left > 0 else f" >> {-m.left}" if m.left < 0 else ""
+            parts[m.target].append(f"((w[{m.source}] & {hex(m.mask)}ULL){shift})")
+        for r in image.renamings:
+            found = f"(u64)R{_digest(r.table)}[w[{r.source}] >> {r.shift} & {r.mask}]"
+            parts[r.target].append(f"({found} << {r.left})")
+        lines.append(f"{{ const u64 t[WORDS] = {{{', '.join(' | '.join(p) or '0' for p in parts)}}};")
+        less = "0"
+        for word in reversed(range(words)):
+            less = f"t[{word}] < o[{word}] || (t[{word}] == o[{word}] && ({less}))"
+        lines.append(f"if ({less}) memcpy(o, t, WORDS * 8); }}")
+    return f"static inline void canonical(const u64 *w, u64 *o) {{\n{_body(lines)}\n}}"
 
 
 def _invariants(compiled: Compiled) -> str:
     code = _Code(compiled.layout)
     code.compute(compiled.violated)
     lines = [*code.lines, "u64 broken = 0;"]
-    lines += [f"broken |= (u64){name(v)} << {i};" for i, v in enumerate(compiled.violated) if v.value or v.op != "const"]
-    body = "\n".join(f"    {line}" for line in [*lines, "return broken;"])
-    return f"static u64 invariants_broken(const u64 *w) {{\n    (void)w;\n{body}\n}}"
+    lines += [
+        f"broken |= (u64){name(v)} << {i};" for i, v in enumerate(compiled.violated) if v.value or v.op != "const"
+    ]
+    return f"static u64 invariants_broken(const u64 *w) {{\n    (void)w;\n{_body([*lines, 'return broken;'])}\n}}"
 
 
 def _at_rest(compiled: Compiled) -> str:
     code = _Code(compiled.layout)
     code.compute([compiled.at_rest])
-    body = "\n".join(f"    {line}" for line in [*code.lines, f"return {name(compiled.at_rest)};"])
-    return f"static int at_rest(const u64 *w) {{\n    (void)w;\n{body}\n}}"
+    lines = [*code.lines, f"return {name(compiled.at_rest)};"]
+    return f"static int at_rest(const u64 *w) {{\n    (void)w;\n{_body(lines)}\n}}"

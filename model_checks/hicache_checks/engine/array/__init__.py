@@ -1,0 +1,1 @@
+"""The array back end: kernels over whole frontiers, in NumPy or as torch tensors."""
