@@ -44,6 +44,23 @@ class Bounds(enum.StrEnum):
     SMALL = "small"
 
 
+class Engine(enum.StrEnum):
+    """What explores."""
+
+    AUTO = "auto"
+    ARRAY = "array"
+    NATIVE = "native"
+    OBJECT = "object"
+
+
+class Device(enum.StrEnum):
+    """Where the array engine's columns are."""
+
+    NUMPY = "numpy"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
 class Policy(enum.StrEnum):
     """When a poll stops a prefetch that still runs."""
 
@@ -68,16 +85,28 @@ _OVERRIDE = "Instead of the bounds' own; alone, of a configuration `custom`."
 
 @app.command()
 def spec(
-    diagram: Annotated[Diagram, typer.Option(help="Text format of the life cycle's picture.")] = Diagram.MERMAID,
+    diagram: Annotated[
+        Diagram | None, typer.Option(help="Text format of the life cycle's picture; mermaid by default.")
+    ] = None,
+    diff: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="LEFT RIGHT", help="What differs between two designs.")
+    ] = None,
     json: JsonOption = None,
 ) -> int:
-    """Print the life cycle of an operation as a diagram."""
+    """Print the life cycle of an operation as a diagram, or what differs between two designs."""
 
     def body(screen: Screen) -> Outcome:
+        if diff is not None:
+            from hicache_checks import spec_diff_command
+
+            if diagram is not None:
+                raise InputError("give --diagram or --diff, one of them")
+            return spec_diff_command.run(*diff, screen)
+        shown = diagram or Diagram.MERMAID
         lifecycle = import_module("hicache_spec.lifecycle")
-        text: str = lifecycle.mermaid() if diagram is Diagram.MERMAID else lifecycle.dot()
+        text: str = lifecycle.mermaid() if shown is Diagram.MERMAID else lifecycle.dot()
         screen.say(text.rstrip("\n"))
-        return Outcome(Verdict.PASS, {"diagram": diagram.value, "text": text})
+        return Outcome(Verdict.PASS, {"diagram": shown.value, "text": text})
 
     return _run("spec", json, body)
 
@@ -97,9 +126,23 @@ def explore(
     policy: Annotated[Policy | None, typer.Option(help=_OVERRIDE)] = None,
     churn: Annotated[bool, typer.Option("--churn", help="Storage changes and fails.")] = False,
     stops: Annotated[bool, typer.Option("--stops", help="Callers stop requests.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Configurations at a time; one a core by default.")] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="object: plain Python, the reference. native: C. array: NumPy or torch. auto: C, or arrays."),
+    ] = Engine.AUTO,
+    threads: Annotated[int | None, typer.Option(min=1, max=16, help="Threads of the native engine.")] = None,
+    device: Annotated[
+        Device, typer.Option(help="Where the array engine computes; cpu and cuda are torch's.")
+    ] = Device.NUMPY,
+    symmetry: Annotated[
+        bool, typer.Option("--symmetry", help="One state for all that differ by names of requests and ranks; checked.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Configurations at a time; all cores are used.")] = None,
     max_states: Annotated[
-        int | None, typer.Option(min=1, help="Cut each configuration, as unknown, at so many states.")
+        int | None, typer.Option(min=1, help="Cut each configuration, as unknown, at about so many states.")
+    ] = None,
+    max_memory: Annotated[
+        int | None, typer.Option(min=1, metavar="MIB", help="Cut it when states and tables take more.")
     ] = None,
     json: JsonOption = None,
 ) -> int:
@@ -122,6 +165,11 @@ def explore(
             stops=stops,
             jobs=jobs,
             max_states=max_states,
+            max_memory_mib=max_memory,
+            engine=engine.value,
+            threads=threads,
+            device=device.value,
+            symmetry=symmetry,
         )
         return explore_command.run(options, screen)
 

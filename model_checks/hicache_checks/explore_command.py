@@ -12,17 +12,25 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hicache_checks.engine.counterexample import ToldStep, tell
-from hicache_checks.engine.explore import Exploration, Progress, explore
+from hicache_checks.engine.engines import EngineOptions, explore
+from hicache_checks.engine.explore import Exploration, Progress
+from hicache_checks.engine.native.build import NoCompiler
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
-from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec
+from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import POLICY
 
 POLL_SECONDS = 0.2
+MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class ExploreOptions:
-    """What to explore. None leaves a parameter at what the named bounds say; without named bounds, `custom` ones."""
+    """What to explore, and how. None leaves a parameter at what the named bounds say; without named bounds, `custom`
+    ones.
+
+    `jobs` configurations are explored at a time, each with `threads` threads; by default all cores are used.
+    `max_memory_mib` bounds the states and tables of each configuration.
+    """
 
     design: str = "decide_at_drain"
     bounds: str | None = None
@@ -36,7 +44,25 @@ class ExploreOptions:
     churn: bool = False
     stops: bool = False
     max_states: int | None = None
+    max_memory_mib: int | None = None
     jobs: int | None = None
+    engine: str = "auto"
+    threads: int | None = None
+    device: str = "numpy"
+    symmetry: bool = False
+
+    def how(self, configurations: int) -> tuple[int, EngineOptions]:
+        """How many configurations at a time, and how each is explored."""
+        cores = os.cpu_count() or 1
+        workers = min(configurations, self.jobs or max(1, cores // (self.threads or 1)))
+        return workers, EngineOptions(
+            engine=self.engine,
+            threads=self.threads or max(1, cores // workers),
+            device=self.device,
+            symmetry=self.symmetry,
+            max_states=self.max_states,
+            max_bytes=None if self.max_memory_mib is None else self.max_memory_mib * MIB,
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,10 @@ def run(options: ExploreOptions, screen: Screen) -> Outcome:
         raise InputError(f"no design {options.design!r}; the designs are {', '.join(DESIGNS)}")
     configurations = configurations_of(options)
     start = time.perf_counter()
-    explored = explore_all(options.design, configurations, options.max_states, options.jobs, screen)
+    try:
+        explored = explore_all(options.design, configurations, *options.how(len(configurations)), screen)
+    except (SpecError, NoCompiler, MemoryError, ValueError) as refusal:
+        raise InputError(str(refusal)) from None
     seconds = time.perf_counter() - start
     outcome = summarise(options, explored, seconds)
     report(options, explored, outcome, screen)
@@ -87,19 +116,18 @@ def configurations_of(options: ExploreOptions) -> tuple[Bounds, ...]:
 
 
 def explore_all(
-    design: str, configurations: Sequence[Bounds], max_states: int | None, jobs: int | None, screen: Screen
+    design: str, configurations: Sequence[Bounds], workers: int, how: EngineOptions, screen: Screen
 ) -> list[Explored]:
-    """Explore every configuration, `jobs` at a time (default: one a core), with one progress line for all."""
-    workers = min(len(configurations), jobs or os.cpu_count() or 1)
+    """Explore every configuration, `workers` at a time, with one progress line for all. Raises what `explore` raises."""
     if workers == 1:
         return [
-            _explore_one(design, b, max_states, lambda p, name=b.name: screen.progress.update(_line({name: p})))
+            _explore_one(design, b, how, lambda p, name=b.name: screen.progress.update(_line({name: p})))
             for b in configurations
         ]
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
         reports = manager.Queue()
-        futures = [pool.submit(_explore_in_worker, design, b, max_states, reports) for b in configurations]
+        futures = [pool.submit(_explore_in_worker, design, b, how, reports) for b in configurations]
         try:
             return _collect(futures, reports, screen)
         except BaseException:
@@ -119,13 +147,13 @@ def _collect(futures: Sequence[Future[Explored]], reports: Any, screen: Screen) 
     return [f.result() for f in futures]
 
 
-def _explore_in_worker(design: str, bounds: Bounds, max_states: int | None, reports: Any) -> Explored:
-    return _explore_one(design, bounds, max_states, lambda progress: reports.put((bounds.name, progress)))
+def _explore_in_worker(design: str, bounds: Bounds, how: EngineOptions, reports: Any) -> Explored:
+    return _explore_one(design, bounds, how, lambda progress: reports.put((bounds.name, progress)))
 
 
-def _explore_one(design: str, bounds: Bounds, max_states: int | None, progress: Any) -> Explored:
+def _explore_one(design: str, bounds: Bounds, how: EngineOptions, progress: Any) -> Explored:
     spec = BoundSpec(DESIGNS[design], bounds)
-    result = explore(spec, max_states, progress)
+    result = explore(spec, how, progress)
     return Explored(bounds, result, tuple(tell(spec, result.violation.run)) if result.violation else ())
 
 
@@ -134,8 +162,10 @@ def _line(latest: dict[str, Progress]) -> str:
     rate = sum(p.states / p.seconds for p in latest.values() if p.seconds > 0)
     frontier = sum(p.frontier for p in latest.values())
     depth = max(p.depth for p in latest.values())
+    memory = sum(p.bytes for p in latest.values())
     return (
         f"exploring {', '.join(latest)}: {states:,} states, {rate:,.0f} states/s, frontier {frontier:,}, depth {depth}"
+        + (f", {memory / MIB:,.0f} MiB" if memory else "")
     )
 
 
@@ -156,6 +186,8 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
     keys = {
         "design": options.design,
         "bounds": (options.bounds or "tiny") if named else "custom",
+        "engine": options.engine,
+        "symmetry": options.symmetry,
         "configurations": [
             {
                 "name": e.bounds.name,
@@ -164,6 +196,10 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
                 "depth": e.result.depth,
                 "complete": e.result.complete,
                 "seconds": round(e.result.seconds, 3),
+                "engine": e.result.engine,
+                "build_seconds": round(e.result.build_seconds, 3),
+                "bytes_peak": e.result.bytes_peak,
+                "note": e.result.note,
                 "bounds": asdict(e.bounds),
             }
             for e in explored
@@ -210,6 +246,8 @@ def report(options: ExploreOptions, explored: Sequence[Explored], outcome: Outco
         for e in explored
     ]
     print_rows(screen.console, headers, rows, right=frozenset({1, 2, 3, 4, 5, 6}))
+    for note in sorted({e.result.note for e in explored if e.result.note and not options.symmetry}):
+        screen.say(note)
     for e in explored:
         if e.result.violation is not None:
             report_counterexample(e, screen)
@@ -243,7 +281,9 @@ def report_counterexample(e: Explored, screen: Screen) -> None:
 def _says(result: Exploration) -> str:
     if result.violation is not None:
         return f"{result.violation.property} violated in {len(result.violation.run)} steps"
-    return "holds" if result.complete else "unknown: cut by --max-states"
+    if not result.complete:
+        return "unknown: cut by a budget"
+    return f"holds; {result.note}" if result.note.startswith("symmetry") else "holds"
 
 
 def _properties(design: str) -> str:
