@@ -81,4 +81,9 @@ SMALL = (
 )
 """Under a minute: two requests on two ranks at the fine grain, under pressure, churn, resubmission, every policy."""
 
-BOUNDS = {"tiny": TINY, "small": SMALL}
+TRIO_PRESSURE = replace(PRESSURE, name="trio_pressure", requests=3, ranks=2)
+
+MEDIUM = (TRIO_PRESSURE, *SMALL)
+"""Millions of states, for the compiled engines: three requests on two ranks."""
+
+BOUNDS = {"tiny": TINY, "small": SMALL, "medium": MEDIUM}

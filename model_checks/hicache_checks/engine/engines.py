@@ -52,7 +52,7 @@ def explore(
     if options.engine == "object":
         return objects.explore(spec, options.max_states, progress, only, options.stop)
     start = time.perf_counter()
-    kernels, note = kernels_of(spec, options)
+    kernels, note = kernels_of(spec, options, only)
     result = _explore(kernels, options, progress, only)
     result.engine = kernels.name
     result.note = "; ".join(n for n in (note, result.note) if n)
@@ -60,9 +60,9 @@ def explore(
     return result
 
 
-def kernels_of(spec: BoundSpec, options: EngineOptions) -> tuple[Kernels, str]:
+def kernels_of(spec: BoundSpec, options: EngineOptions, only: Collection[str] | None = None) -> tuple[Kernels, str]:
     """The compiled kernels, and what there is to say about the choice of the back end."""
-    compiled = Compiled(spec)
+    compiled = Compiled(spec, only)
     mirrored = images(compiled.layout) if options.symmetry else []
     if options.engine in ("auto", "native"):
         try:

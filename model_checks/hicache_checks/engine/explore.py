@@ -116,7 +116,8 @@ class _Search:
                     self.report(len(level) - done + len(following))
             if following:
                 self.result.depth += 1
-            self.broken = self.stuck or self.broken  # a deadlock is seen a step later than the rest
+            if self.stuck and (self.broken is None or len(self.stuck.run) < len(self.broken.run)):
+                self.broken = self.stuck  # a deadlock is seen a step later than the rest
             level = following
         return self.finish(complete=not (self.stop and self.broken))
 
@@ -168,11 +169,9 @@ class _Search:
         for p in self.step_properties:
             if not p.holds(before, after):
                 self.violates(p.rule.name, p.rule.section, p.rule.title, (*self.path(source), number))
-        if after.events:
-            kinds = {event[0] for event in after.events}
-            for p in [p for p in self.waiting if not p.events.isdisjoint(kinds) and p.holds(before, after)]:
-                self.waiting.remove(p)
-                self.result.reached.add(p.rule.name)
+        for p in [p for p in self.waiting if p.holds(before, after)]:
+            self.waiting.remove(p)
+            self.result.reached.add(p.rule.name)
 
     def check_state(self, s: State, run: Callable[[], tuple[int, ...]]) -> None:
         for p in self.invariants:

@@ -9,7 +9,7 @@ nor on threads, nor on symmetry.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,8 @@ def shortest_run(kernels: Kernels, search: Search, checks: Checks) -> Shortest |
     length = tally.shortest(checks)
     if length is None:
         return None
-    stuck = checks.deadlock and tally.deadlock_depth == length
+    others = tally.shortest(replace(checks, deadlock=False))
+    stuck = others is None or others > length
     here = np.array([kernels.compiled.initial], np.uint64)
     if length == 0 and not stuck:
         return Shortest((), broken_invariants=int(kernels.broken_invariants(here)[0]) & checks.invariants)

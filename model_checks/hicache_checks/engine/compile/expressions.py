@@ -7,7 +7,7 @@ are the integers 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 BOOLEAN = frozenset({"eq", "lt", "and", "or", "not"})
@@ -61,6 +61,29 @@ class Builder:
         if found is None:
             found = self._known[key] = Node(len(self._known), op, args, low, high, value, table)
         return found
+
+    def again(self, node: Node, args: tuple[Node, ...]) -> Node:
+        """The same operation on other arguments, simplified."""
+        two: dict[str, Callable[[Node, Node], Node]] = {
+            "add": self.add,
+            "sub": self.sub,
+            "mul": self.mul,
+            "min": self.minimum,
+            "max": self.maximum,
+        }
+        two |= {"eq": self.equal, "lt": self.less, "and": self.both, "or": self.either}
+        two |= {"shl": self.shift_left, "bitor": self.bit_or, "clear": self.clear_bit}
+        if node.op in two:
+            return two[node.op](*args)
+        if node.op == "select":
+            return self.select(*args)
+        if node.op == "not":
+            return self.negate(*args)
+        if node.op == "table":
+            return self.lookup(node.table, *args)
+        (a,) = args
+        one = {"shr": self.shift_right, "bitand": self.bit_and, "queue_length": self.queue_length}
+        return one[node.op](a, node.value)
 
     # -- leaves
 
@@ -133,12 +156,16 @@ class Builder:
         """a >> distance, for a >= 0."""
         if distance == 0:
             return a
+        if a.is_constant:
+            return self.const(a.value >> distance)
         return self._node("shr", (a,), a.low >> distance, a.high >> distance, distance)
 
     def bit_and(self, a: Node, mask: int) -> Node:
         """a & mask, for a >= 0; a mask may be negative (all bits but some)."""
         if mask >= 0 and a.high <= mask and mask & (mask + 1) == 0:
             return a
+        if a.is_constant:
+            return self.const(a.value & mask)
         return self._node("bitand", (a,), 0, a.high if mask < 0 else min(a.high, mask), mask)
 
     def bit_or(self, a: Node, b: Node) -> Node:
@@ -152,6 +179,8 @@ class Builder:
 
     def clear_bit(self, a: Node, position: Node) -> Node:
         """a without the bit at a position."""
+        if a.is_constant and position.is_constant and position.value >= 0:
+            return self.const(a.value & ~(1 << position.value))
         return self._node("clear", (a, position), 0, a.high)
 
     def queue_length(self, queue: Node, bits: int) -> Node:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from hicache_checks.engine.compile.expressions import Builder, Node
+from hicache_checks.engine.compile.expressions import Builder, Node, in_order
 from hicache_checks.engine.compile.layout import DoesNotFit, Layout
 from hicache_checks.engine.compile.tracer import Emitted, Tracer, Values
 from hicache_spec import BoundSpec
@@ -34,9 +34,9 @@ class Kernel:
 class Compiled:
     """The expressions of a bound specification."""
 
-    def __init__(self, spec: BoundSpec, judged: bool = True) -> None:
-        """`judged`: with the properties, or only the steps. Raises DoesNotFit, naming the rule."""
-        self.spec, self.judged = spec, judged
+    def __init__(self, spec: BoundSpec, only: Collection[str] | None = None) -> None:
+        """`only`: these properties and no outcomes; by default all. Raises DoesNotFit, naming the rule."""
+        self.spec, self.only = spec, only
         self.layout = Layout(spec)
         self.builder = Builder()
         self.before: Values = {
@@ -44,9 +44,18 @@ class Compiled:
         }
         self.initial = self.layout.pack(spec.initial())
         self.kernels = [self._kernel(number, step) for number, step in enumerate(spec.steps)]
-        self.violated = [self.builder.negate(self.predicate(p.holds)) for p in spec.invariants if judged]
+        self.violated = [
+            self.builder.negate(self.predicate(p.holds)) if self.is_wanted(p) else self.builder.false
+            for p in spec.invariants
+        ]
+        self.read_by = [{n.value for n in in_order([v]) if n.op == "slot"} for v in self.violated]
+        """The slots that each invariant speaks of."""
         self.at_rest = self.builder.every(self.predicate(holds) for holds in spec.quiescence)
         self.goes_on = self.builder.some(k.guard for k in self.kernels if k.step.rule.fairness)
+
+    def is_wanted(self, p: Property) -> bool:
+        """Is this property among those to be decided?"""
+        return self.only is None or p.rule.name in self.only
 
     def predicate(self, holds: Callable[..., Any], *arguments: int) -> Node:
         """A condition on one state, such as an invariant or `p` of a liveness property, as an expression."""
@@ -64,7 +73,9 @@ class Compiled:
 
         def decided(properties: list[Property], when: Callable[[Node], Node]) -> tuple[tuple[int, Node], ...]:
             found = []
-            for i, p in enumerate(properties if self.judged else []):
+            for i, p in enumerate(properties):
+                if not self.is_wanted(p):
+                    continue
                 judge = Tracer(b, self.layout, [dict(self.before), dict(done.values)], done.events)
                 condition = when(judge.decide(p.holds))
                 if condition is not b.false:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-FLAGS = ("-O1", "-std=gnu11", "-shared", "-fPIC", "-pthread")
+FLAGS = ("-O1", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread")
 KEPT_LIBRARIES = 400
 EXPLORER = Path(__file__).with_name("explorer.c")
 
@@ -40,7 +40,7 @@ def load(kernels: str) -> tuple[ctypes.CDLL, float]:
     if cc is None:
         raise NoCompiler("no C compiler found (cc, gcc or $CC)")
     explorer = EXPLORER.read_text()
-    key = hashlib.sha256("\0".join((kernels, explorer, cc, *FLAGS, os.uname().machine)).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\0".join((kernels, explorer, cc, *FLAGS, _processor())).encode()).hexdigest()[:32]
     folder = cache_folder()
     library = folder / f"{key}.so"
     start = time.perf_counter()
@@ -56,6 +56,15 @@ def load(kernels: str) -> tuple[ctypes.CDLL, float]:
     except OSError:  # a cache that cannot be written, or holds something that cannot be loaded
         with tempfile.TemporaryDirectory() as work:
             return ctypes.CDLL(str(_compile(cc, kernels, Path(work)))), time.perf_counter() - start
+
+
+def _processor() -> str:
+    """What kernels are compiled for: a cache may be shared by machines with different processors."""
+    try:
+        known = {line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("model", "flags"))}
+    except OSError:
+        known = set()
+    return "\0".join((os.uname().machine, *sorted(known)))
 
 
 def _compile(cc: str, kernels: str, work: Path) -> Path:

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from hicache_checks.engine.compile.cases import Case, Cases, Split, cases_of
 from hicache_checks.engine.compile.expressions import Node, in_order
 from hicache_checks.engine.compile.kernels import Compiled, Kernel
 from hicache_checks.engine.compile.layout import Layout
@@ -22,6 +23,7 @@ class _Code:
         self.layout = layout
         self.lines: list[str] = []
         self.known: set[int] = set()
+        self.outer: list[set[int]] = []
 
     def compute(self, roots: Iterable[Node]) -> None:
         """Make the values of these expressions available."""
@@ -29,6 +31,16 @@ class _Code:
             if node.op != "const" and node.number not in self.known:
                 self.known.add(node.number)
                 self.lines.append(f"const {_type(node)} {name(node)} = {self.formula(node)};")
+
+    def begin(self, opening: str) -> None:
+        """A block: what is computed in it is known in it only."""
+        self.lines.append(opening)
+        self.outer.append(set(self.known))
+
+    def end(self) -> None:
+        """The end of the block."""
+        self.lines.append("}")
+        self.known = self.outer.pop()
 
     def formula(self, node: Node) -> str:
         """The C expression of a node over its arguments."""
@@ -81,7 +93,7 @@ def kernels_header(compiled: Compiled, images: Sequence[Image] = ()) -> str:
     live = [k for k in compiled.kernels if not (k.guard.is_constant and not k.guard.value)]
     rules = [list(g) for _, g in itertools.groupby(live, key=lambda k: k.step.rule.name)]
     parts += [_rule(compiled, kernels) for kernels in rules]
-    parts += [_expand(compiled, rules), _invariants(compiled), _at_rest(compiled)]
+    parts += [_expand(rules), _invariants(compiled), _at_rest(compiled)]
     parts += [_renaming_tables(images), _canonical(compiled.layout.words, images)]
     return "\n\n".join(parts) + "\n"
 
@@ -99,41 +111,50 @@ def _tables(compiled: Compiled) -> list[str]:
 
 
 def _rule(compiled: Compiled, kernels: Sequence[Kernel]) -> str:
-    """One C function for all instances of an action.
-
-    Instances that differ in their last parameter only form a group; what several instances need is computed once. The
-    scope of a group encloses those of the later groups: a drain of two answers goes on from where a drain of one was.
-    """
-    groups = [list(g) for _, g in itertools.groupby(kernels, key=lambda k: tuple(k.step.arguments.values())[:-1])]
-    users = Counter(node.number for k in kernels for node in in_order(_results(k)))
-    shared = {number for number, count in users.items() if count > 1}
+    """One C function for all instances of an action. Instances that differ in their last parameter only form a group:
+    they have their cases in common, and what several of them need is computed once."""
     code = _Code(compiled.layout)
-    code.compute(node for k in kernels for node in [k.guard] if not node.is_constant)
-    for number, group in enumerate(groups):
-        possible = compiled.builder.some(k.guard for later in groups[number:] for k in later)
-        code.compute([possible])
-        code.lines.append(f"if ({name(possible)}) {{")
-        code.compute(n for k in group for n in in_order(_results(k)) if n.number in shared)
-        for kernel in group:
-            _step(compiled, kernel, code)
-    code.lines += ["}"] * len(groups)
+    for _, instances in itertools.groupby(kernels, key=lambda k: tuple(k.step.arguments.values())[:-1]):
+        group = list(instances)
+        conditions = [*_in_common(group), compiled.builder.some(k.guard for k in group)]
+        for condition in conditions:
+            code.compute([condition])
+            code.begin(f"if ({name(condition)}) {{")
+        _cases(compiled, group, cases_of(compiled.builder, compiled.before, group), code)
+        for _ in conditions:
+            code.end()
     title = f"{kernels[0].step.rule.name}: {kernels[0].step.rule.title}".replace("*/", "")
     return f"/* {title} */\nstatic void rule_{kernels[0].number}(const u64 *w, Sink *sink) {{\n{_body(code.lines)}\n}}"
 
 
-def _results(kernel: Kernel) -> list[Node]:
-    return [*kernel.changes.values(), kernel.leaves, *(condition for _, condition in kernel.broken)]
+def _cases(compiled: Compiled, group: Sequence[Kernel], cases: Cases, code: _Code) -> None:
+    if isinstance(cases, Split):
+        code.compute([cases.condition])
+        code.begin(f"if ({name(cases.condition)}) {{")
+        _cases(compiled, group, cases.yes, code)
+        code.end()
+        code.begin("else {")
+        _cases(compiled, group, cases.no, code)
+        code.end()
+        return
+    users = Counter(node.number for case in cases for node in in_order(case.results))
+    code.compute(node for case in cases for node in in_order(case.results) if users[node.number] > 1)
+    for kernel, case in zip(group, cases, strict=True):
+        code.compute([kernel.guard])
+        code.begin(f"if ({name(kernel.guard)}) {{ /* {kernel.step.label} */")
+        touched = sum(1 << i for i, reads in enumerate(compiled.read_by) if reads & case.changes.keys())
+        _step(compiled.layout, kernel, case, code, touched)
+        code.end()
 
 
-def _step(compiled: Compiled, kernel: Kernel, code: _Code) -> None:
-    layout, outside, lines = compiled.layout, set(code.known), code.lines
-    fair = "sink->goes_on = 1;" if kernel.step.rule.fairness else ""
-    code.lines = []
-    code.compute(_results(kernel))
+def _step(layout: Layout, kernel: Kernel, case: Case, code: _Code, touched: int) -> None:
+    if kernel.step.rule.fairness:
+        code.lines.append("sink->goes_on = 1;")
+    code.compute(case.results)
     code.lines.append("u64 o[WORDS], broken = 0, reached = 0;")
     for word in range(layout.words):
         kept, packed = (1 << 64) - 1, []
-        for number, value in kernel.changes.items():
+        for number, value in case.changes.items():
             slot = layout.slots[number]
             if slot.word == word:
                 kept &= ~(slot.mask << slot.shift)
@@ -141,26 +162,30 @@ def _step(compiled: Compiled, kernel: Kernel, code: _Code) -> None:
                 packed.append(f"((u64){stored} & {slot.mask}) << {slot.shift}")
         rest = f"(w[{word}] & {hex(kept)}ULL)" if packed else f"w[{word}]"
         code.lines.append(f"o[{word}] = {' | '.join([rest, *packed])};")
-    code.lines += [f"broken |= (u64){name(condition)} << {i};" for i, condition in kernel.broken]
-    if kernel.reached:
-        mask = sum(1 << i for i, _ in kernel.reached)
-        code.lines.append(f"if ({hex(mask)}ULL & ~sink->reached) {{")
-        code.compute(condition for _, condition in kernel.reached)
-        code.lines += [f"reached |= (u64){name(condition)} << {i};" for i, condition in kernel.reached]
-        code.lines.append("}")
-    code.lines.append(f"emit(sink, {kernel.number}, o, broken, reached, {name(kernel.leaves)});")
-    inside = code.lines
-    code.known, code.lines = outside, lines
-    code.lines += [f"if ({name(kernel.guard)}) {{ /* {kernel.step.label} */", fair, *inside, "}"]
+    code.lines += [f"broken |= (u64){name(condition)} << {i};" for i, condition in case.broken]
+    if case.reached:
+        mask = sum(1 << i for i, _ in case.reached)
+        code.begin(f"if ({hex(mask)}ULL & ~sink->reached) {{")
+        code.compute(condition for _, condition in case.reached)
+        code.lines += [f"reached |= (u64){name(condition)} << {i};" for i, condition in case.reached]
+        code.end()
+    code.lines.append(f"emit(sink, {kernel.number}, o, broken, reached, {name(case.leaves)}, {hex(touched)}ULL);")
 
 
-def _expand(compiled: Compiled, rules: Sequence[Sequence[Kernel]]) -> str:
-    code = _Code(compiled.layout)
-    for kernels in rules:
-        possible = compiled.builder.some(k.guard for k in kernels)
-        code.compute([possible])
-        code.lines.append(f"if ({name(possible)}) rule_{kernels[0].number}(w, sink);")
-    return f"static void expand(const u64 *w, Sink *sink) {{\n{_body(code.lines)}\n}}"
+def _in_common(group: Sequence[Kernel]) -> list[Node]:
+    """What all guards of a group require, the cheapest first: most states fail there already."""
+    parts = [{n.number: n for n in _conjuncts(k.guard)} for k in group]
+    shared = [n for number, n in parts[0].items() if all(number in p for p in parts)]
+    return sorted(shared, key=lambda n: (len(in_order([n])), n.number))
+
+
+def _conjuncts(node: Node) -> list[Node]:
+    return [part for a in node.args for part in _conjuncts(a)] if node.op == "and" else [node]
+
+
+def _expand(rules: Sequence[Sequence[Kernel]]) -> str:
+    lines = [f"rule_{kernels[0].number}(w, sink);" for kernels in rules]
+    return f"static void expand(const u64 *w, Sink *sink) {{\n{_body(lines)}\n}}"
 
 
 def _body(lines: Iterable[str]) -> str:
@@ -198,12 +223,14 @@ def _canonical(words: int, images: Sequence[Image]) -> str:
 
 def _invariants(compiled: Compiled) -> str:
     code = _Code(compiled.layout)
-    code.compute(compiled.violated)
-    lines = [*code.lines, "u64 broken = 0;"]
-    lines += [
-        f"broken |= (u64){name(v)} << {i};" for i, v in enumerate(compiled.violated) if v.value or v.op != "const"
-    ]
-    return f"static u64 invariants_broken(const u64 *w) {{\n    (void)w;\n{_body([*lines, 'return broken;'])}\n}}"
+    for i, violated in enumerate(compiled.violated):
+        if violated is not compiled.builder.false:
+            code.begin(f"if (wanted >> {i} & 1) {{")
+            code.compute([violated])
+            code.lines.append(f"broken |= (u64){name(violated)} << {i};")
+            code.end()
+    lines = ["u64 broken = 0;", *code.lines, "return broken;"]
+    return f"static u64 invariants_broken(const u64 *w, u64 wanted) {{\n    (void)w, (void)wanted;\n{_body(lines)}\n}}"
 
 
 def _at_rest(compiled: Compiled) -> str:

@@ -1,7 +1,7 @@
 /* Breadth-first exploration in levels. kernels.h is generated from the specification; it defines WORDS and
 
      static void expand(const u64 *w, Sink *sink);   calls emit() for every enabled step, sets sink->goes_on
-     static u64 invariants_broken(const u64 *w);     bit i: invariant i does not hold
+     static u64 invariants_broken(const u64 *w, u64 wanted);   bit i: invariant i, one of the wanted, does not hold
      static int at_rest(const u64 *w);
      static void canonical(const u64 *w, u64 *o);    the least image under the declared symmetries, or w itself
 
@@ -22,12 +22,13 @@ typedef int32_t i32;
 typedef uint8_t u8;
 
 typedef struct Sink Sink;
-static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves);
+static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves, u64 touched);
 
 /* Where steps go: into the outboxes of a search, or, without one, into arrays. */
 struct Sink {
     struct Search *search;
     struct Outbox *to; /* one a part */
+    u64 *seen;         /* states found a moment ago, by their hash */
     u64 reached, broken, transitions;
     int goes_on, leaves;
     i32 source;
@@ -41,10 +42,11 @@ struct Sink {
 
 #define THREADS_MAX 16
 #define ROUND_STATES 4096
-#define AHEAD 16
+#define AHEAD 32
+#define SEEN (1 << 14)
 
 typedef struct {
-    u64 hash;
+    u64 hash, touched;
     u64 w[WORDS];
 } Found;
 
@@ -83,14 +85,27 @@ typedef struct Search {
     pthread_mutex_t lock;
 } Search;
 
+static inline int same(const u64 *a, const u64 *b) {
+    u64 difference = 0;
+    for (int i = 0; i < WORDS; i++) difference |= a[i] ^ b[i];
+    return !difference;
+}
+
+static inline int owner(u64 hash, int threads) { /* bits that the tables do not use */
+    return (int)((hash >> 40 & 0xFFFF) * (u64)threads >> 16);
+}
+
 static inline u64 hash_of(const u64 *w) {
-    u64 h = 0x9E3779B97F4A7C15ULL;
+    static const u64 factor[4] = {0x9E3779B97F4A7C15ULL, 0xBF58476D1CE4E5B9ULL, 0x94D049BB133111EBULL, 0xD6E8FEB86659FD93ULL};
+    u64 h = WORDS;
     for (int i = 0; i < WORDS; i++) {
-        h = (h ^ w[i]) * 0xBF58476D1CE4E5B9ULL;
-        h ^= h >> 29;
+        u64 x = (w[i] ^ (w[i] >> 32)) * factor[i % 4];
+        h += i / 4 ? x << 7 | x >> 57 : x;
+        h ^= x >> 31;
     }
-    h *= 0x94D049BB133111EBULL;
-    return h ^ (h >> 32);
+    h ^= h >> 32;
+    h *= 0xD6E8FEB86659FD93ULL;
+    return h ^ (h >> 29);
 }
 
 /* Address space first, memory as it is touched; large pages where the kernel grants them. */
@@ -101,7 +116,7 @@ static void *reserve(u64 bytes) {
     return p;
 }
 
-static void send(Outbox *box, const u64 *w, u64 hash) {
+static void send(Outbox *box, const u64 *w, u64 hash, u64 touched) {
     if (box->count == box->capacity) {
         u64 capacity = box->capacity ? box->capacity * 2 : 1024;
         Found *grown = realloc(box->found, capacity * sizeof(Found));
@@ -111,6 +126,7 @@ static void send(Outbox *box, const u64 *w, u64 hash) {
     }
     Found *f = &box->found[box->count++];
     f->hash = hash;
+    f->touched = touched;
     memcpy(f->w, w, sizeof f->w);
 }
 
@@ -126,7 +142,9 @@ static void collect(Sink *sink, int step, const u64 *o, u64 broken, u64 reached,
     else memcpy(sink->targets + i * WORDS, o, WORDS * 8);
 }
 
-static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves) {
+/* `touched`: the invariants that speak of something that the step changes. The others hold after it if they held before;
+   and if one of those did not, its shortest run is known already. */
+static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves, u64 touched) {
     if (!sink->search) {
         collect(sink, step, o, broken, reached, leaves);
         return;
@@ -138,8 +156,10 @@ static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, in
     if (leaves) return; /* no such state can be written down */
     u64 c[WORDS];
     canonical(o, c);
-    u64 hash = hash_of(c);
-    send(&sink->to[(hash >> 24) % (unsigned)sink->search->threads], c, hash);
+    u64 hash = hash_of(c), *seen = sink->seen + WORDS * (hash & (SEEN - 1));
+    if (same(seen, c)) return; /* found a moment ago */
+    memcpy(seen, c, sizeof c);
+    send(&sink->to[owner(hash, sink->search->threads)], c, hash, touched);
 }
 
 static int grow_table(Part *p) {
@@ -178,11 +198,11 @@ static u64 take_in(Search *s, Part *p, Outbox *box) {
                 if (!entry) {
                     memcpy(p->states + WORDS * p->count, f->w, sizeof f->w);
                     p->table[j] = tag | ++p->count;
-                    broken |= invariants_broken(f->w);
+                    broken |= invariants_broken(f->w, f->touched);
                     break;
                 }
                 if ((entry & 0xFFFFFFFF00000000ULL) == tag &&
-                    !memcmp(p->states + WORDS * ((u32)entry - 1), f->w, sizeof f->w))
+                    same(p->states + WORDS * ((u32)entry - 1), f->w))
                     break;
             }
         }
@@ -205,10 +225,15 @@ static void *explore_part(void *argument) {
     int t = me->number;
     Part *p = &s->part[t];
     Report *r = s->report;
-    Sink sink = {.search = s, .to = s->outbox[t]};
+    Sink sink = {.search = s, .to = s->outbox[t], .seen = calloc(SEEN * WORDS, 8)};
+    if (!sink.seen) abort();
+    memset(sink.seen, 0xFF, SEEN * WORDS * 8);
     for (;;) {
         pthread_barrier_wait(&s->barrier);
-        if (s->done) return 0;
+        if (s->done) {
+            free(sink.seen);
+            return 0;
+        }
         u64 begin = p->level_begin + s->round_begin, end = begin + ROUND_STATES;
         if (end > p->level_end) end = p->level_end;
         sink.reached = r->reached;
@@ -287,8 +312,8 @@ void explore(Search *s, const u64 *initial) {
     u64 w[WORDS];
     canonical(initial, w);
     u64 hash = hash_of(w);
-    int first = (int)((hash >> 24) % (unsigned)s->threads);
-    send(&s->outbox[0][first], w, hash);
+    int first = owner(hash, s->threads);
+    send(&s->outbox[0][first], w, hash, ~0ULL);
     note(r->invariant_depth, take_in(s, &s->part[first], &s->outbox[0][first]), 0);
     pthread_t thread[THREADS_MAX];
     struct { Search *search; int number; } argument[THREADS_MAX];
@@ -391,7 +416,7 @@ u64 successors(const u64 *states, u64 count, u64 capacity, i32 *sources, i32 *st
 }
 
 void broken_invariants(const u64 *states, u64 count, u64 *broken) {
-    for (u64 i = 0; i < count; i++) broken[i] = invariants_broken(states + i * WORDS);
+    for (u64 i = 0; i < count; i++) broken[i] = invariants_broken(states + i * WORDS, ~0ULL);
 }
 
 void canonical_states(const u64 *states, u64 count, u64 *out) {
