@@ -10,7 +10,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -18,8 +18,9 @@ from typing import Any
 from hicache_checks.engine.counterexample import tell
 from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, explore
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
-from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, events, lifecycle, state
+from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, Design, events, lifecycle, state
 from hicache_spec.bounds import AGAIN, POLICY
+from hicache_spec.designs.findings import UNREACHED, findings_of
 from hicache_spec.language import EventKind, Field, Rule, Symbol, Type
 
 CANONICAL = DESIGNS["decide_at_drain"]
@@ -257,13 +258,35 @@ def setting(b: Bounds) -> tuple[str, ...]:
 
 
 def designs() -> Table:
-    """§8: the designs and what they are pinned to violate."""
+    """§8: the designs, what they replace and add, and what they are pinned to violate."""
     return Table(
-        ("design", "in short", "replaces", "violates"),
+        ("design", "in short", "replaces", "adds", "violates"),
+        tuple((code(d.name), d.summary, *map(codes, (d.replaces, added(d), d.violates))) for d in DESIGNS.values()),
+    )
+
+
+def added(design: Design) -> list[str]:
+    """The state variables and the rules that the canonical design does not have."""
+    variables = [name for name in design.fields() if name not in CANONICAL.fields()]
+    known = {r.name for r in CANONICAL.rules()}
+    return [*variables, *(r.name for r in design.rules() if r.name not in known)]
+
+
+def findings(design: str) -> Table:
+    """§8: what a design violates, in how many steps, and what follows from what."""
+    return Table(
+        ("property", "in", "steps", "because of"),
         tuple(
-            (code(d.name), d.summary, listed(tuple(map(code, d.replaces))), listed(tuple(map(code, d.violates))))
-            for d in DESIGNS.values()
+            (code(f.property), code(f.bounds.name), str(f.steps), code(f.because_of) if f.because_of else "itself")
+            for f in findings_of(design)
         ),
+    )
+
+
+def unreached(design: str) -> Table:
+    """§8: the outcomes that a design cannot have."""
+    return Table(
+        ("outcome that it cannot have", "why"), tuple((code(name), why) for name, why in UNREACHED[design].items())
     )
 
 
@@ -293,6 +316,11 @@ def implemented() -> Table:
 def code(name: str) -> str:
     """A name, set as code."""
     return f"`{name}`"
+
+
+def codes(names: Iterable[str]) -> str:
+    """Names in one cell, each set as code."""
+    return listed(tuple(map(code, names)))
 
 
 def listed(names: Sequence[str]) -> str:

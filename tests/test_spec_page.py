@@ -66,6 +66,11 @@ def assert_stands(section: str, expected: Table) -> None:
         ("7", spec_tables.liveness),
         ("8", spec_tables.designs),
         ("8.2", spec_tables.counterexample),
+        ("8.2", lambda: spec_tables.findings("decide_at_drain_by_rid")),
+        ("8.4", lambda: spec_tables.findings("revoke_queue_by_rid")),
+        ("8.6", lambda: spec_tables.findings("alloc_first")),
+        ("8.6", lambda: spec_tables.unreached("alloc_first")),
+        ("8.7", lambda: spec_tables.findings("alloc_first_by_rid")),
         ("9", spec_tables.implemented),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
@@ -154,7 +159,8 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 
 def test_a_name_on_the_page_exists() -> None:
-    known = {r.name for r in CANONICAL.rules()} | {m.name for m in SPEC_MUTANTS} | events.EVENTS.keys()
+    known = {r.name for d in DESIGNS.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
+    known |= events.EVENTS.keys()
     known |= (
         vars(language).keys() | vars(state.Pipeline).keys() | {name for d in DESIGNS.values() for name in d.replaces}
     )
@@ -175,6 +181,9 @@ def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
     for command in commands:
         assert set(re.findall(r"--design (\w+)", command)) <= DESIGNS.keys()
         assert set(re.findall(r"--bounds (\w+)", command)) <= BOUNDS.keys()
+    compared = re.findall(r"hicheck spec --diff (\w+) (\w+)", PAGE)
+    assert compared
+    assert {name for pair in compared for name in pair} <= DESIGNS.keys()
 
 
 # ---- the picture, the states, the list of properties

@@ -42,6 +42,7 @@ class Bounds(enum.StrEnum):
 
     TINY = "tiny"
     SMALL = "small"
+    MEDIUM = "medium"
 
 
 class Engine(enum.StrEnum):
@@ -137,6 +138,9 @@ def explore(
     symmetry: Annotated[
         bool, typer.Option("--symmetry", help="One state for all that differ by names of requests and ranks; checked.")
     ] = False,
+    liveness: Annotated[
+        bool, typer.Option("--liveness", help="Decide the liveness properties too; a violation is shown as a lasso.")
+    ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Configurations at a time; all cores are used.")] = None,
     max_states: Annotated[
         int | None, typer.Option(min=1, help="Cut each configuration, as unknown, at about so many states.")
@@ -170,10 +174,66 @@ def explore(
             threads=threads,
             device=device.value,
             symmetry=symmetry,
+            liveness=liveness,
         )
         return explore_command.run(options, screen)
 
     return _run("explore", json, body)
+
+
+class Observe(enum.StrEnum):
+    """What an observer of two designs sees."""
+
+    OUTCOMES = "outcomes"
+    TICKS = "ticks"
+    EVENTS = "events"
+
+
+class Polls(enum.StrEnum):
+    """Are polls, and time, inputs that an observer sees?"""
+
+    VISIBLE = "visible"
+    HIDDEN = "hidden"
+
+
+@app.command()
+def refine(
+    left: Annotated[str, typer.Argument(metavar="LEFT", help="The design whose behaviour is to be explained.")],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", help="The design that is to explain it.")],
+    observe: Annotated[Observe, typer.Option(help="What is seen of a run.")] = Observe.OUTCOMES,
+    assume: Annotated[
+        list[str] | None, typer.Option(metavar="NAME[,NAME]", help="Assumptions; may be given several times.")
+    ] = None,
+    bounds: Annotated[str, typer.Option(help="The claim's configurations, or one of them by its name.")] = "claim",
+    polls: Annotated[
+        Polls | None, typer.Option(help="By default visible where the moment of a poll decides: not for wait_complete.")
+    ] = None,
+    max_states: Annotated[
+        int | None, typer.Option(min=1, help="Cut, as unknown, at so many states of a design.")
+    ] = None,
+    max_pairs: Annotated[
+        int | None, typer.Option(min=1, help="Cut, as unknown, at so many pairs of a state and a set of states.")
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Is every observable behaviour of LEFT one of RIGHT's?"""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import refine_command
+
+        options = refine_command.RefineOptions(
+            left=left,
+            right=right,
+            observe=observe.value,
+            assume=tuple(name for given in assume or () for name in given.split(",")),
+            bounds=bounds,
+            polls=None if polls is None else polls.value,
+            max_states=max_states,
+            max_pairs=max_pairs,
+        )
+        return refine_command.run(options, screen)
+
+    return _run("refine", json, body)
 
 
 @app.command()

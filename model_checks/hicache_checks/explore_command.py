@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import queue
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hicache_checks.engine.counterexample import ToldStep, tell
 from hicache_checks.engine.engines import EngineOptions, explore
-from hicache_checks.engine.explore import Exploration, Progress
+from hicache_checks.engine.explore import Exploration
+from hicache_checks.engine.graph_by_kernels import graph_by_kernels
+from hicache_checks.engine.liveness import ToldLasso, check_liveness, tell_lasso
 from hicache_checks.engine.native.build import NoCompiler
+from hicache_checks.processes import MIB, Report, run_jobs
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
+from hicache_checks.reporting.lasso import print_lasso
 from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import POLICY
-
-POLL_SECONDS = 0.2
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ class ExploreOptions:
     threads: int | None = None
     device: str = "numpy"
     symmetry: bool = False
+    liveness: bool = False
 
     def how(self, configurations: int) -> tuple[int, EngineOptions]:
         """How many configurations at a time, and how each is explored."""
@@ -66,12 +65,39 @@ class ExploreOptions:
 
 
 @dataclass(frozen=True)
+class Job:
+    """One configuration of a design, to be explored in a process of its own."""
+
+    design: str
+    bounds: Bounds
+    how: EngineOptions
+    liveness: bool = False
+
+
+@dataclass(frozen=True)
+class Live:
+    """A liveness property for one choice of its parameters; the lasso, told, if it is violated."""
+
+    property: str
+    section: str
+    title: str
+    label: str
+    lasso: ToldLasso | None
+
+
+@dataclass(frozen=True)
 class Explored:
-    """One configuration's exploration, and its counterexample told, if there is one."""
+    """One configuration's exploration, its counterexample told, if there is one, and its liveness, if that was asked."""
 
     bounds: Bounds
     result: Exploration
     told: tuple[ToldStep, ...]
+    live: tuple[Live, ...] = ()
+
+    @property
+    def lassos(self) -> list[Live]:
+        """The violated liveness properties."""
+        return [found for found in self.live if found.lasso is not None]
 
 
 def run(options: ExploreOptions, screen: Screen) -> Outcome:
@@ -81,7 +107,9 @@ def run(options: ExploreOptions, screen: Screen) -> Outcome:
     configurations = configurations_of(options)
     start = time.perf_counter()
     try:
-        explored = explore_all(options.design, configurations, *options.how(len(configurations)), screen)
+        workers, how = options.how(len(configurations))
+        jobs = [Job(options.design, bounds, how, options.liveness) for bounds in configurations]
+        explored = explore_all(jobs, workers, screen)
     except (SpecError, NoCompiler, MemoryError, ValueError) as refusal:
         raise InputError(str(refusal)) from None
     seconds = time.perf_counter() - start
@@ -115,58 +143,27 @@ def configurations_of(options: ExploreOptions) -> tuple[Bounds, ...]:
         raise InputError(str(error)) from None
 
 
-def explore_all(
-    design: str, configurations: Sequence[Bounds], workers: int, how: EngineOptions, screen: Screen
-) -> list[Explored]:
-    """Explore every configuration, `workers` at a time, with one progress line for all. Raises what `explore` raises."""
-    if workers == 1:
-        return [
-            _explore_one(design, b, how, lambda p, name=b.name: screen.progress.update(_line({name: p})))
-            for b in configurations
-        ]
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
-        reports = manager.Queue()
-        futures = [pool.submit(_explore_in_worker, design, b, how, reports) for b in configurations]
-        try:
-            return _collect(futures, reports, screen)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def explore_all(jobs: Sequence[Job], workers: int, screen: Screen) -> list[Explored]:
+    """Explore every configuration, `workers` at a time. Raises what `explore` and `check_liveness` raise."""
+    return run_jobs(explore_one, jobs, workers, screen.progress.update)
 
 
-def _collect(futures: Sequence[Future[Explored]], reports: Any, screen: Screen) -> list[Explored]:
-    latest: dict[str, Progress] = {}
-    while not all(f.done() for f in futures):
-        try:
-            name, progress = reports.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            continue
-        latest[name] = progress
-        screen.progress.update(_line(latest))
-    return [f.result() for f in futures]
+def explore_one(job: Job, report: Report) -> Explored:
+    """Explore one configuration; decide liveness too, if the job asks for it and the rest holds."""
+    spec = BoundSpec(DESIGNS[job.design], job.bounds)
+    result = explore(spec, job.how, lambda progress: report(job.bounds.name, progress))
+    told = tuple(tell(spec, result.violation.run)) if result.violation else ()
+    if not job.liveness or result.violation or not result.complete:
+        return Explored(job.bounds, result, told)
+    return Explored(job.bounds, result, told, tuple(live_results(spec)))
 
 
-def _explore_in_worker(design: str, bounds: Bounds, how: EngineOptions, reports: Any) -> Explored:
-    return _explore_one(design, bounds, how, lambda progress: reports.put((bounds.name, progress)))
-
-
-def _explore_one(design: str, bounds: Bounds, how: EngineOptions, progress: Any) -> Explored:
-    spec = BoundSpec(DESIGNS[design], bounds)
-    result = explore(spec, how, progress)
-    return Explored(bounds, result, tuple(tell(spec, result.violation.run)) if result.violation else ())
-
-
-def _line(latest: dict[str, Progress]) -> str:
-    states = sum(p.states for p in latest.values())
-    rate = sum(p.states / p.seconds for p in latest.values() if p.seconds > 0)
-    frontier = sum(p.frontier for p in latest.values())
-    depth = max(p.depth for p in latest.values())
-    memory = sum(p.bytes for p in latest.values())
-    return (
-        f"exploring {', '.join(latest)}: {states:,} states, {rate:,.0f} states/s, frontier {frontier:,}, depth {depth}"
-        + (f", {memory / MIB:,.0f} MiB" if memory else "")
-    )
+def live_results(spec: BoundSpec) -> Iterator[Live]:
+    """Each liveness property for each value of its parameters, with a lasso if it is violated."""
+    for found in check_liveness(graph_by_kernels(spec)):
+        yield Live(
+            found.property, found.section, found.title, found.label, found.lasso and tell_lasso(spec, found.lasso)
+        )
 
 
 def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: float) -> Outcome:
@@ -175,9 +172,10 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
     declared = [r.name for r in DESIGNS[options.design].rules() if r.kind == "sometimes"]
     missing = [name for name in declared if name not in reached]
     violated = [e for e in explored if e.result.violation is not None]
+    starved = [e for e in explored if e.lassos]
     cut = [e for e in explored if not e.result.complete and e.result.violation is None]
     named = all(e.bounds in BOUNDS[options.bounds or "tiny"] for e in explored)
-    if violated:
+    if violated or starved:
         verdict = Verdict.FAIL
     elif cut:
         verdict = Verdict.UNKNOWN
@@ -208,6 +206,7 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
         "transitions": sum(e.result.transitions for e in explored),
         "depth": max(e.result.depth for e in explored),
         "violations": [_violation(e) for e in violated],
+        "liveness": [_liveness(e, found) for e in explored for found in e.live],
         "sometimes_reached": sorted(reached),
         "sometimes_missing": missing,
         "seconds": round(seconds, 3),
@@ -228,6 +227,18 @@ def _violation(e: Explored) -> dict[str, object]:
     }
 
 
+def _liveness(e: Explored, found: Live) -> dict[str, object]:
+    lasso = found.lasso
+    return {
+        "configuration": e.bounds.name,
+        "property": found.property,
+        "label": found.label,
+        "holds": lasso is None,
+        "stem": [] if lasso is None else [asdict(step) for step in lasso.stem],
+        "loop": [] if lasso is None else [asdict(step) for step in lasso.loop],
+    }
+
+
 def report(options: ExploreOptions, explored: Sequence[Explored], outcome: Outcome, screen: Screen) -> None:
     """The table of configurations, what was not reached, and each counterexample."""
     screen.progress.clear()
@@ -241,7 +252,7 @@ def report(options: ExploreOptions, explored: Sequence[Explored], outcome: Outco
             f"{e.result.transitions:,}",
             str(e.result.depth),
             f"{e.result.seconds:.1f}",
-            _says(e.result),
+            _says(e),
         )
         for e in explored
     ]
@@ -251,12 +262,16 @@ def report(options: ExploreOptions, explored: Sequence[Explored], outcome: Outco
     for e in explored:
         if e.result.violation is not None:
             report_counterexample(e, screen)
+        for found in e.lassos:
+            assert found.lasso is not None
+            headline = f"{found.label} (§{found.section}) is violated, in {e.bounds.name}:"
+            print_lasso(screen, headline, found.title, found.lasso.stem, found.lasso.loop)
     keys = outcome.keys
     missing = keys["sometimes_missing"]
     assert isinstance(missing, list)
     screen.say(
         f"{options.design}: {keys['states']:,} states, {keys['transitions']:,} transitions in {keys['seconds']:.1f} s; "
-        f"{_properties(options.design)}; {outcome.verdict.value}"
+        f"{_properties(options)}; {outcome.verdict.value}"
     )
     if missing and outcome.verdict is not Verdict.UNKNOWN and not keys["violations"]:
         screen.say(f"not reached here: {', '.join(missing)}")
@@ -278,17 +293,19 @@ def report_counterexample(e: Explored, screen: Screen) -> None:
     screen.say("")
 
 
-def _says(result: Exploration) -> str:
+def _says(e: Explored) -> str:
+    result = e.result
     if result.violation is not None:
         return f"{result.violation.property} violated in {len(result.violation.run)} steps"
+    if e.lassos:
+        return f"{', '.join(sorted({found.property for found in e.lassos}))} violated"
     if not result.complete:
         return "unknown: cut by a budget"
     return f"holds; {result.note}" if result.note.startswith("symmetry") else "holds"
 
 
-def _properties(design: str) -> str:
-    rules = DESIGNS[design].rules()
+def _properties(options: ExploreOptions) -> str:
+    rules = DESIGNS[options.design].rules()
     counted = [sum(r.kind == kind for r in rules) for kind in ("invariant", "step", "sometimes", "live")]
-    return "{} invariants, {} step properties, {} outcomes to reach ({} liveness properties: not decided here)".format(
-        *counted
-    )
+    live = "liveness properties" if options.liveness else "liveness properties: see --liveness"
+    return "{} invariants, {} step properties, {} outcomes to reach, {} {}".format(*counted, live)

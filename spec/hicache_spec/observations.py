@@ -52,13 +52,17 @@ class Observation:
             (((step.rule.name, *step.arguments.values()),) if step.rule.name in self.inputs else ())
             for step in spec.steps
         ]
-        places = {k.name: [k.fields.index(f) + 1 for f in fields] for k, fields in self.events.items()}
+        places = {k.name: [(k.fields.index(f) + 1, f == "reason") for f in fields] for k, fields in self.events.items()}
         is_tick = [step.rule.name in self.ticks for step in spec.steps]
 
         def word(number: int, events: Sequence[tuple[Any, ...]]) -> Word:
             if not events or not places or (self.ticks and not is_tick[number]):
                 return letters[number]
-            seen = tuple((e[0], *(e[i] for i in places[e[0]])) for e in events if e[0] in places)
+            seen = tuple(
+                (e[0], *(REASON.members[e[i]] if is_reason else e[i] for i, is_reason in places[e[0]]))
+                for e in events
+                if e[0] in places
+            )
             if self.ticks:
                 return letters[number] + ((("tick", *sorted(seen)),) if seen else ())
             return letters[number] + seen

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import assumptions
 from .bounds import TIMEOUT, Bounds
+from .designs.revoking import WithRevokeQueue
+from .designs.sampling import Sampled
 from .events import ON_QUERY_ASKED, ON_WRITTEN
 from .language import NONE, Design, SpecError, State, action, emit, field, require, upto
 from .pipeline import abort, finish, may_end, publish, stop, submit
@@ -122,14 +125,19 @@ _CHURNING: Mapping[str, Callable[..., Any]] = {"query_ask_storage": answer_any_l
 def watched(design: Design, bounds: Bounds, polls: str) -> Design:
     """The design with every input of these bounds enabled in every state, and what was published remembered.
 
-    `polls`: visible or hidden; visible ones are inputs, and so is time. Raises SpecError for a design that replaces a
-    rule which watching has to replace.
+    `polls`: visible or hidden; visible ones are inputs, and so is time. The functions that assumptions name are among
+    its helpers. Raises SpecError for a design that itself replaces a rule which watching has to replace.
     """
     replaces = {**_WATCHED, **(_VISIBLE_POLLS if polls == "visible" else {}), **(_CHURNING if bounds.churn else {})}
     lost = sorted(design.replaces.keys() & replaces.keys())
     if lost:
         raise SpecError(f"{design.name} cannot be watched: it replaces {', '.join(lost)} itself")
-    shape = type(
-        "Watched", (design.shape,), {"asked": field(upto(ATTEMPTS), REQUESTS), "published": field(upto(LENGTH), OPS)}
-    )
-    return design.variant(design.name, design.summary, replaces, shape=shape)
+    if issubclass(design.shape, WithRevokeQueue):
+        replaces["is_drain"] = assumptions.is_drain_of_either_queue
+        replaces["waits_to_be_revoked"] = assumptions.stands_in_the_revoke_queue
+        if not issubclass(design.shape, Sampled):  # which takes the revokes that it has read, whatever waits
+            replaces["nothing_waits"] = assumptions.nothing_waits_in_either_queue
+    remembers = {"asked": field(upto(ATTEMPTS), REQUESTS), "published": field(upto(LENGTH), OPS)}
+    shape = type(f"Watched{design.shape.__name__}", (design.shape,), remembers)
+    judged = design.variant(design.name, design.summary, {}, modules=(assumptions,))
+    return judged.variant(design.name, design.summary, replaces, shape=shape)

@@ -7,7 +7,7 @@ is arrays, one element an edge, so that a million edges are a second's work.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,13 +17,24 @@ from numpy.typing import NDArray
 
 from hicache_spec import BoundSpec, Refused
 from hicache_spec.language import State
-from hicache_spec.observations import Observation, Word
 
 Ids = NDArray[np.int32]
 Mask = NDArray[np.bool_]
-Predicate = Callable[[State], bool]
 StepPredicate = Callable[[State, State], bool]
-HIDDEN = 0
+Happening = tuple[int, tuple[tuple[Any, ...], ...]]
+"""A step (an index into `spec.steps`) and the events that it emitted, as far as they are recorded."""
+PROGRESS_EVERY_STATES = 1_000
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A bound predicate of states with values for its other parameters."""
+
+    function: Callable[..., bool]
+    values: tuple[int, ...] = ()
+
+    def __call__(self, s: State) -> bool:
+        return self.function(s, *self.values)
 
 
 class States(Protocol):
@@ -44,18 +55,17 @@ class States(Protocol):
 class Graph:
     """The reachable states and steps of a specification.
 
-    `sources`, `targets`, `steps`, `labels` have one element an edge and are sorted by source, then by step (an index
-    into `spec.steps`). A label is an index into `vocabulary`, whose word 0 is the empty one: the step is hidden.
-    `complete` is False if a budget cut it; nothing may be concluded then but that.
+    `sources`, `targets` and `labels` have one element an edge and are sorted by source, then by step. A label is an
+    index into `vocabulary`, the distinct happenings. `complete` is False if a budget cut the graph; nothing may be
+    concluded then but that.
     """
 
     spec: BoundSpec
     states: States
     sources: Ids
     targets: Ids
-    steps: Ids
     labels: Ids
-    vocabulary: tuple[Word, ...]
+    vocabulary: tuple[Happening, ...]
     complete: bool
 
     @property
@@ -64,14 +74,19 @@ class Graph:
         return len(self.states)
 
     @cached_property
+    def steps(self) -> Ids:
+        """The step of each edge, an index into `spec.steps`."""
+        return np.array([step for step, _ in self.vocabulary], np.int32)[self.labels]
+
+    @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """The edges of state i are those from `offsets[i]` up to, not including, `offsets[i + 1]`."""
+        """Where the edges of each state begin; its edges are `offsets[i] .. offsets[i + 1] - 1`."""
         return offsets_of(self.sources, self.size)
 
     @cached_property
     def at_rest(self) -> Mask:
         """The quiescent states."""
-        found: Mask = self.states.where([self.spec.is_quiescent])[0]
+        found: Mask = np.asarray(self.states.where([Predicate(rule) for rule in self.spec.quiescence]).all(axis=0))
         return found
 
 
@@ -99,20 +114,20 @@ class ObjectStates:
 
 def graph_by_objects(
     spec: BoundSpec,
-    observation: Observation | None = None,
+    kinds: Collection[str] = (),
     max_states: int | None = None,
     allowed: Sequence[StepPredicate] = (),
     progress: Callable[[int], None] | None = None,
 ) -> Graph:
     """Explore breadth-first with plain Python objects, without judging anything.
 
-    `observation` labels the steps; without one all are hidden. `allowed` restricts the runs: a step of which one of
-    these does not hold is left out, and so is what only it reaches. `progress` is told the number of states.
+    `kinds`: the names of the kinds of events to record. `allowed` restricts the runs: a step of which one of these does
+    not hold is left out, and so is what only it reaches. `progress` is told the number of states.
     """
     gc_was_enabled = gc.isenabled()
-    gc.disable()
+    gc.disable()  # nothing here is cyclic, and the collector would walk millions of live keys again and again
     try:
-        return _build(spec, observation, max_states, allowed, progress)
+        return _build(spec, frozenset(kinds), max_states, allowed, progress)
     finally:
         if gc_was_enabled:
             gc.enable()
@@ -120,16 +135,15 @@ def graph_by_objects(
 
 def _build(
     spec: BoundSpec,
-    observation: Observation | None,
+    kinds: frozenset[str],
     max_states: int | None,
     allowed: Sequence[StepPredicate],
     progress: Callable[[int], None] | None,
 ) -> Graph:
     first = spec.encode(spec.initial())
     ids, keys = {first: 0}, [first]
-    edges: list[tuple[int, int, int, int]] = []
-    words: dict[Word, int] = {(): HIDDEN}
-    watch = None if observation is None else observation.bind(spec)
+    edges: list[tuple[int, int, int]] = []
+    vocabulary: dict[Happening, int] = {}
     complete = True
     source = 0
     while source < len(keys) and complete:
@@ -148,15 +162,14 @@ def _build(
                         complete = False
                         break
                     keys.append(encoded)
-                word = () if watch is None else watch(number, after.events)
-                edges.append((source, target, number, words.setdefault(word, len(words))))
+                happening = (number, tuple(e for e in after.events if e[0] in kinds))
+                edges.append((source, target, vocabulary.setdefault(happening, len(vocabulary))))
             after = spec.decode(key)
         source += 1
-        if progress is not None and source % 1024 == 0:
+        if progress is not None and source % PROGRESS_EVERY_STATES == 0:
             progress(len(keys))
-    columns = np.array(edges, np.int32).reshape(-1, 4).T.copy()
-    states = ObjectStates(spec, keys)
-    return Graph(spec, states, columns[0], columns[1], columns[2], columns[3], tuple(words), complete)
+    columns = np.array(edges, np.int32).reshape(-1, 3).T.copy()
+    return Graph(spec, ObjectStates(spec, keys), columns[0], columns[1], columns[2], tuple(vocabulary), complete)
 
 
 # ---- algorithms on edges sorted by source

@@ -11,9 +11,8 @@ promised action at all: what callers may do, they need not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,10 @@ from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from hicache_checks.engine.counterexample import ToldStep, tell
-from hicache_checks.engine.graph import Graph, Ids, Mask, edges_from, offsets_of, shortest_paths
+from hicache_checks.engine.graph import Graph, Ids, Mask, Predicate, edges_from, offsets_of, shortest_paths
 from hicache_spec import BoundSpec
 from hicache_spec.binding import Property
-from hicache_spec.language import State, Symbol
+from hicache_spec.language import Symbol
 
 Bits = NDArray[np.uint64]
 PROMISES_MAX = 64
@@ -46,7 +45,7 @@ class Lasso:
 class LivenessResult:
     """A property for one choice of its parameters; it holds if there is no lasso."""
 
-    property: str
+    name: str
     section: str
     title: str
     arguments: Mapping[str, int]
@@ -55,7 +54,7 @@ class LivenessResult:
     @property
     def label(self) -> str:
         """The property as text, such as `live_submitted_operations_end(op=1)`."""
-        return f"{self.property}({', '.join(f'{k}={v}' for k, v in self.arguments.items())})"
+        return f"{self.name}({', '.join(f'{k}={v}' for k, v in self.arguments.items())})"
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,11 @@ def check_liveness(graph: Graph) -> list[LivenessResult]:
     if not graph.complete:
         raise ValueError("liveness is decided on a complete graph only")
     cases = [(p, arguments) for p in graph.spec.live for arguments in _arguments(graph.spec, p)]
-    predicates: list[Callable[[State], bool]] = []
+    predicates = []
     for p, arguments in cases:
         assert p.goal is not None
-        predicates += [partial(_holds, p.holds, arguments), partial(_holds, p.goal, arguments)]
+        values = tuple(arguments.values())
+        predicates += [Predicate(p.holds, values), Predicate(p.goal, values)]
     truth = graph.states.where(predicates)
     fairness = Fairness(graph)
     results = []
@@ -89,10 +89,6 @@ def check_liveness(graph: Graph) -> list[LivenessResult]:
         lasso = find_lasso(graph, fairness, truth[2 * number], truth[2 * number + 1])
         results.append(LivenessResult(p.rule.name, p.rule.section, p.rule.title, arguments, lasso))
     return results
-
-
-def _holds(predicate: Callable[..., bool], arguments: Mapping[str, int], s: State) -> bool:
-    return predicate(s, *arguments.values())
 
 
 def _arguments(spec: BoundSpec, p: Property) -> Iterator[dict[str, int]]:
@@ -203,7 +199,24 @@ def _loop(graph: Graph, fairness: Fairness, circling: NDArray[np.int64], home: i
         walk += way
         here = int(graph.targets[edge])
     paths = shortest_paths(graph.size, sources, targets, [here])
-    return walk + [int(circling[e]) for e in paths.to(home)]
+    return _without_detours(graph, fairness, walk + [int(circling[e]) for e in paths.to(home)])
+
+
+def _without_detours(graph: Graph, fairness: Fairness, walk: list[int]) -> list[int]:
+    """The closed walk without the parts that lead back to where they began and settle nothing by themselves."""
+
+    def is_fair(edges: list[int]) -> bool:
+        owed = int(fairness.promised)
+        for e in edges:
+            owed &= ~int(fairness.kept[e]) & int(fairness.enabled[graph.targets[e]])
+        return not owed and bool(edges)
+
+    for first in range(len(walk)):
+        for last in range(len(walk) - 1, first - 1, -1):
+            rest = walk[:first] + walk[last + 1 :]
+            if graph.sources[walk[first]] == graph.targets[walk[last]] and is_fair(rest):
+                return _without_detours(graph, fairness, rest)
+    return walk
 
 
 def _nearest_settling(
@@ -233,4 +246,3 @@ def _by_group(combine: Any, values: Bits, bounds: NDArray[np.int64], empty: np.u
     if len(filled):
         found[filled] = combine.reduceat(values, bounds[:-1][filled])
     return found
-

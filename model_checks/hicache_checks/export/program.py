@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FunctionType
@@ -23,6 +23,7 @@ from hicache_spec.subset import place, source
 DROPPED = frozenset({"emit"})
 SETTERS = frozenset({"insert", "discard"})
 QUEUE_METHODS = frozenset({"append", "pop"})
+ASSIGNMENTS = (ast.Assign, ast.AugAssign)
 
 
 class ExportError(Exception):
@@ -83,13 +84,12 @@ class Function:
     @cached_property
     def locals(self) -> tuple[str, ...]:
         """Names that it assigns, loop variables excepted, in the order of the text."""
-        found = [
-            t.id
-            for n in ast.walk(self.tree)
-            for t in ((n.targets if isinstance(n, ast.Assign) else [n.target]) if isinstance(n, ASSIGNMENTS) else [])
-            if isinstance(t, ast.Name)
-        ]
-        return tuple(dict.fromkeys(found))
+        return assigned(self.tree.body)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """Every name that means something of its own here: parameters, local names, loop variables."""
+        return frozenset((*self.states, *self.parameters, *self.locals, *loop_variables(self.tree)))
 
     def error(self, node: ast.AST, why: str) -> ExportError:
         """An error at a node of this function."""
@@ -127,9 +127,6 @@ class Function:
             if callee is not None:
                 found |= callee.reads
         return found
-
-
-ASSIGNMENTS = (ast.Assign, ast.AugAssign)
 
 
 @dataclass(frozen=True)
@@ -171,11 +168,26 @@ class Program:
         for step in spec.steps:
             by_rule.setdefault(step.rule.name, []).append(step)
         self.actions = [self._action(tuple(steps)) for steps in by_rule.values()]
+        initial = [rule for rule in spec.design.rules() if rule.kind == "initial"]
+        self.initial = [self._read(spec.function(rule.name), rule.name, rule) for rule in initial]
         self.rest = [self._read(holds, holds.__name__) for holds in spec.quiescence]
         self.invariants = self._judged(spec.invariants)
         self.step_properties = self._judged([p for p in spec.step_properties if not p.events])
         self.left_out = [p.rule for p in spec.step_properties if p.events]
         self.live = self._judged(spec.live)
+        order = {name: i for i, name in enumerate(n for m in spec.design.modules for n in vars(m))}
+        self.values = dict(sorted(self.values.items(), key=lambda item: order.get(item[0], len(order))))
+
+    def used_by(self, roots: Sequence[Function]) -> list[Function]:
+        """These functions and all that they call, in the order of use: a function stands after those it calls."""
+        found: set[Function] = set()
+        waiting = list(roots)
+        while waiting:
+            function = waiting.pop()
+            if function not in found:
+                found.add(function)
+                waiting += function.calls.values()
+        return [f for f in self.functions if f in found]
 
     def index_sets(self, variable: str) -> list[Value]:
         """The index sets of a state variable, outermost first."""
@@ -249,10 +261,9 @@ class Program:
         return free
 
     def _read_names(self, function: Function) -> None:
-        own = {*function.parameters, *function.states, *function.locals, *loop_variables(function.tree)}
         unbound = getattr(function.original, "__globals__", {})
         for node in ast.walk(function.tree):
-            if not isinstance(node, ast.Name) or node.id in own or node.id in function.calls:
+            if not isinstance(node, ast.Name) or node.id in function.own or node.id in function.calls:
                 continue
             value = function.scope.get(node.id)
             if value is None or callable(value) or isinstance(value, EventKind) or hasattr(builtins, node.id):
@@ -276,6 +287,13 @@ def is_queue_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in QUEUE_METHODS
 
 
+def assigned(body: Sequence[ast.stmt]) -> tuple[str, ...]:
+    """The local names that these statements assign, in the order of the text."""
+    nodes = [n for statement in body for n in ast.walk(statement) if isinstance(n, ASSIGNMENTS)]
+    targets = [t for n in nodes for t in (n.targets if isinstance(n, ast.Assign) else [n.target])]
+    return tuple(dict.fromkeys(t.id for t in targets if isinstance(t, ast.Name)))
+
+
 def loop_variables(tree: ast.AST) -> set[str]:
     """The names that loops and generators bind."""
     return {
@@ -297,9 +315,31 @@ def guard_part(function: Function) -> list[ast.stmt]:
     return body[: last + 1]
 
 
-def effect_part(function: Function) -> list[ast.stmt]:
-    """The statements of an action without its guards, and without what only its guards need."""
-    return _without_dead_locals(_without(function.tree.body, frozenset({"require"})), function)
+def effect_part(function: Function, done: Sequence[ast.stmt] = ()) -> list[ast.stmt]:
+    """The statements of an action without its guards, and without what only its guards need.
+
+    `done` are statements at the beginning that have been dealt with.
+    """
+    body = [s for s in function.tree.body if not any(s is d for d in done)]
+    return _without_dead_locals(_without(body, frozenset({"require"})), function)
+
+
+def possible(action: Action) -> list[Step]:
+    """The instances of an action that no guard about its parameters and the bounds alone rules out."""
+    return [step for step in action.steps if not _is_ruled_out(action.function, step)]
+
+
+def _is_ruled_out(function: Function, step: Step) -> bool:
+    for statement in guard_part(function):
+        if not (isinstance(statement, ast.Expr) and is_require(statement) and isinstance(statement.value, ast.Call)):
+            continue
+        condition = statement.value.args[0]
+        names = {n.id for n in ast.walk(condition) if isinstance(n, ast.Name)}
+        if names.isdisjoint((*function.states, *function.locals)):
+            code = compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(condition))), function.name, "eval")
+            if not eval(code, dict(function.scope), dict(step.arguments)):
+                return True
+    return False
 
 
 def _statements(node: ast.stmt) -> Iterator[ast.stmt]:

@@ -83,6 +83,8 @@ class _Function:
         if node.op == "clear":
             return self._narrow(f"{v[0]} & ~shifted(1, {self.typed(a[1], t)}, {t})", t, node)
         if node.op == "queue_length":
+            if node.is_truth:
+                return f"{v[0]} >= 1"
             parts = [f"cast({v[0]} >= {1 << (node.value * i)}, i1)" for i in range(node.high)]
             return " + ".join(parts)
         assert node.op == "table", node.op

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 BOOLEAN = frozenset({"eq", "lt", "and", "or", "not"})
 COMMUTATIVE = frozenset({"add", "mul", "min", "max", "eq", "and", "or", "bitor"})
+NUMBERS_END = 1 << 62
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,7 +43,7 @@ class Node:
 
 
 class Builder:
-    """Makes expressions; equal ones are the same object."""
+    """Makes expressions; equal ones are the same object. Raises OverflowError for numbers that no back end holds."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Node] = {}
@@ -56,6 +57,8 @@ class Builder:
     ) -> Node:
         if low == high and op != "const":
             return self.const(low)
+        if low < -NUMBERS_END or high >= NUMBERS_END:
+            raise OverflowError(f"{op}: {low} .. {high}")
         key = (op, value, table, *(a.number for a in args))
         found = self._known.get(key)
         if found is None:

@@ -135,6 +135,8 @@ class Tracer:
         names = dict(zip([a.arg for a in tree.args.args], arguments, strict=True))
         frame = _Frame(function, names, self.builder.false)
         self.block(frame, tree.body)
+        if frame.result is not None and frame.returned is not self.builder.true:
+            raise self.refuse(frame, tree, "a function that returns a value only sometimes")
         return frame.result
 
     def refuse(self, frame: _Frame, node: ast.AST, why: str) -> DoesNotFit:
@@ -198,10 +200,18 @@ class Tracer:
 
     def statement(self, frame: _Frame, node: ast.stmt) -> None:
         """Run one statement."""
+        try:
+            self._run(frame, node)
+        except OverflowError:
+            raise self.refuse(frame, node, "numbers that do not fit 63 bits") from None
+
+    def _run(self, frame: _Frame, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign):
             self.assign(frame, node.targets[0], self.number(frame, node.value))
         elif isinstance(node, ast.AugAssign):
+            written = self.writes
             old = self.number(frame, node.target)
+            self.must_not_write(frame, node.target, written)  # the target is looked at twice here
             change = self.number(frame, node.value)
             combine = self.builder.add if isinstance(node.op, ast.Add) else self.builder.sub
             self.assign(frame, node.target, combine(old, change))
@@ -220,8 +230,12 @@ class Tracer:
         """The rounds of a loop, up to a `return`."""
         assert isinstance(node.target, ast.Name)
         for number, (condition, value) in enumerate(left):
-            frame.names[node.target.id] = value
-            self.branch(frame, condition, lambda: self.block(frame, node.body), lambda: None)
+
+            def once(name: str = node.target.id, value: Node = value) -> None:
+                frame.names[name] = value
+                self.block(frame, node.body)
+
+            self.branch(frame, condition, once, lambda: None)
             if not frame.returned.is_constant:
                 self.unless_returned(frame, partial(self.rounds, frame, node, left[number + 1 :]))
                 return
@@ -264,24 +278,19 @@ class Tracer:
             values[number] = self.builder.select(condition, value, values[number])
 
     def places(self, part: _Part) -> list[tuple[Node, int]]:
-        """The slots that an index may name, each with the condition that it does. -1 names the last, as in Python."""
+        """The slots that an index may name, each with the condition that it does. -1 names the last, as in Python; a
+        place that cannot be named is never used."""
         found: list[tuple[Node, tuple[int, ...]]] = [(self.builder.true, ())]
         for index, size in zip(part.index, part.variable.sizes, strict=True):
             chosen = [(self._is_at(index, i, size), i) for i in range(size)]
-            found = [
-                (self.builder.both(condition, here), (*done, i))
-                for condition, done in found
-                for here, i in chosen
-                if here is not self.builder.false
-            ]
+            chosen = [c for c in chosen if c[0] is not self.builder.false] or chosen[:1]
+            found = [(self.builder.both(when, here), (*done, i)) for when, done in found for here, i in chosen]
         numbers = self.layout.number_of
         return [(condition, numbers[part.variable.name, done]) for condition, done in found]
 
     def _is_at(self, index: Node, i: int, size: int) -> Node:
         here = self.builder.equal(index, self.builder.const(i))
-        if i == size - 1 and index.low < 0:
-            here = self.builder.either(here, self.builder.equal(index, self.builder.const(-1)))
-        return here
+        return self.builder.either(here, self.builder.equal(index, self.builder.const(i - size)))
 
     def load(self, part: _Part) -> Node:
         """The value at the place that the index names; the last candidate where no other is named."""
@@ -303,6 +312,8 @@ class Tracer:
 
     def truth(self, frame: _Frame, node: ast.expr) -> Node:
         """The value of an expression as a condition."""
+        if isinstance(node, ast.BoolOp):
+            return self.logical(frame, node)
         return self.builder.truth(self.number(frame, node))
 
     def named(self, frame: _Frame, node: ast.expr) -> Any:
@@ -330,10 +341,11 @@ class Tracer:
             left, right = self.number(frame, node.left), self.number(frame, node.right)
             return {ast.Add: b.add, ast.Sub: b.sub, ast.Mult: b.mul}[type(node.op)](left, right)  # type: ignore[index]
         if isinstance(node, ast.UnaryOp):
-            value = self.number(frame, node.operand)
-            return b.negate(b.truth(value)) if isinstance(node.op, ast.Not) else b.sub(b.false, value)
+            if isinstance(node.op, ast.Not):
+                return b.negate(self.truth(frame, node.operand))
+            return b.sub(b.false, self.number(frame, node.operand))
         if isinstance(node, ast.BoolOp):
-            return self.logical(frame, node)
+            return self.logical(frame, node, is_value=True)
         if isinstance(node, ast.Compare):
             return self.comparison(frame, node)
         if isinstance(node, ast.IfExp):
@@ -348,20 +360,30 @@ class Tracer:
             return self.called(frame, node)
         raise self.refuse(frame, node, f"'{type(node).__name__.lower()}' has no compiled form")
 
-    def logical(self, frame: _Frame, node: ast.BoolOp) -> Node:
-        """`and` and `or`: what is decided without looking at the rest is not looked at."""
+    def logical(self, frame: _Frame, node: ast.BoolOp, is_value: bool = False) -> Node:
+        """`and` and `or`: what is decided without looking at the rest is not looked at.
+
+        Where the value counts and not only its truth, the parts must be truth values: Python gives one of them.
+        """
         b = self.builder
         stops = isinstance(node.op, ast.Or)
         result = b.const(not stops)
         for part in node.values:
             written = self.writes
-            value = self.truth(frame, part)
-            if self.writes != written and not (result.is_constant):
-                raise self.refuse(frame, part, "a condition that writes the state")
+            value = self.number(frame, part) if is_value else self.truth(frame, part)
+            if not value.is_truth:
+                raise self.refuse(frame, part, "a number in 'and' or 'or' whose value is used")
+            if not result.is_constant:
+                self.must_not_write(frame, part, written)
             result = b.either(result, value) if stops else b.both(result, value)
             if result.is_constant and bool(result.value) is stops:
                 return result
         return result
+
+    def must_not_write(self, frame: _Frame, node: ast.expr, written: int) -> None:
+        """Refuse an expression that Python might not come to, if it wrote or showed something."""
+        if self.writes != written:
+            raise self.refuse(frame, node, "a condition that writes the state")
 
     def comparison(self, frame: _Frame, node: ast.Compare) -> Node:
         """A chain of comparisons, or membership."""
@@ -369,7 +391,12 @@ class Tracer:
         result = b.true
         left = self.expression(frame, node.left)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
+            written = self.writes
             right = self.expression(frame, right_node, whole=isinstance(op, (ast.In, ast.NotIn)))
+            if right_node is not node.comparators[0]:
+                self.must_not_write(frame, right_node, written)
+            if isinstance(right, _Rows):
+                raise self.refuse(frame, right_node, "membership in a row of a table that the state chooses")
             if isinstance(op, (ast.In, ast.NotIn)):
                 inside = self.contains(right, left)
                 result = b.both(result, inside if isinstance(op, ast.In) else b.negate(inside))
@@ -403,7 +430,8 @@ class Tracer:
             )
         digits = element_bits(members.variable)
         stored = b.add(value, b.true)
-        return b.some(b.equal(self._digit(packed, i, digits), stored) for i in range(_longest(packed, digits)))
+        found = b.some(b.equal(self._digit(packed, i, digits), stored) for i in range(_longest(packed, digits)))
+        return b.both(b.at_most(b.false, value), found)  # what a free place holds looks like -1
 
     def subscript(self, frame: _Frame, node: ast.Subscript, whole: bool) -> Any:
         """An element of a variable, of a queue, or of a constant table."""
@@ -412,28 +440,36 @@ class Tracer:
         if isinstance(holder, _Part) and len(holder.index) < len(holder.variable.sizes):
             return self._read(_Part(holder.state, holder.variable, (*holder.index, index)), whole)
         if isinstance(holder, _Part):
-            digits = element_bits(holder.variable)
-            return self._element(self.load(holder), index, digits, holder.variable)
+            digits, packed = element_bits(holder.variable), self.load(holder)
+            return self._element(packed, self._from_the_end(index, self.length(holder)), digits, holder.variable)
         return self._table(frame, node, holder, index)
 
     def _read(self, part: _Part, whole: bool) -> Any:
         complete = len(part.index) == len(part.variable.sizes)
         return self.load(part) if complete and part.variable.type.kind in ("int", "flag") and not whole else part
 
+    def _from_the_end(self, index: Node, length: Node) -> Node:
+        """The index, with negative ones counted from the end."""
+        b = self.builder
+        return b.select(b.less(index, b.false), b.add(index, length), index)
+
     def _table(self, frame: _Frame, node: ast.Subscript, holder: Any, index: Node) -> Any:
         """A cell of a table of one or two dimensions, or a row of it."""
         b = self.builder
         if not isinstance(holder, _Rows):
             if index.is_constant:
-                cell = holder[index.value]
+                inside = -len(holder) <= index.value < len(holder)
+                cell = holder[index.value if inside else 0]  # what is outside is never used
                 return b.const(cell) if isinstance(cell, int) else cell
             if not isinstance(holder[0], int):
                 return _Rows(holder, index)
             cells = [int(cell) for cell in holder]
         elif isinstance(holder.rows[0][0], int):
-            width = len(holder.rows[0])
+            width = b.const(len(holder.rows[0]))
+            if any(len(row) != width.value for row in holder.rows):
+                raise self.refuse(frame, node, "a table whose rows differ in length")
             cells = [int(cell) for row in holder.rows for cell in row]
-            index = b.add(b.mul(holder.index, b.const(width)), index)
+            index = b.add(b.mul(holder.index, width), self._from_the_end(index, width))
         else:
             raise self.refuse(frame, node, "a table of more than two dimensions")
         if index.low < 0:  # as in Python, -1 is the last; what is below the first is never used
@@ -477,16 +513,18 @@ class Tracer:
             kind = self.named(frame, node.args[1])
             values = tuple(self.number(frame, a) for a in node.args[2:])
             self.events.append(Emitted(self.path, kind, values))
+            self.writes += 1
         elif name == "emitted":
             return self.emitted(frame, node)
         elif name in ("insert", "discard"):
             part, value = self.expression(frame, node.args[0], whole=True), self.number(frame, node.args[1])
-            packed = self.load(part)
+            packed, high = self.load(part), part.variable.type.high
+            position = b.minimum(b.maximum(value, b.false), b.const(high))
             if name == "insert":
                 self._member_must_fit(part, value)
-                self.store(part, b.bit_or(packed, b.shift_left(b.true, value)))
+                self.store(part, b.bit_or(packed, b.shift_left(b.true, position)))
             else:
-                self.store(part, b.clear_bit(packed, value))
+                self.store(part, b.select(b.within(value, 0, high), b.clear_bit(packed, position), packed))
         return None
 
     def emitted(self, frame: _Frame, node: ast.Call) -> Node:
@@ -552,7 +590,7 @@ class Tracer:
         """The length of a queue or a set, or of an index set."""
         b = self.builder
         if not isinstance(whole, _Part):
-            return b.const(len(whole))
+            return b.const(len(whole.rows[0]) if isinstance(whole, _Rows) else len(whole))
         packed = self.load(whole)
         if whole.variable.type.kind == "queue":
             return b.queue_length(packed, element_bits(whole.variable))
@@ -569,14 +607,18 @@ class Tracer:
         found = []
         for reached, value in self.domain(frame, clause.iter):
             frame.names[clause.target.id] = value
+            written = self.writes
             wanted = b.both(reached, b.every(self.truth(frame, c) for c in clause.ifs))
             if wanted is b.false:
                 continue
-            element = self.number(frame, node.elt)
+            decides = name in ("any", "all")
+            element = self.truth(frame, node.elt) if decides else self.number(frame, node.elt)
+            if decides or not wanted.is_constant:
+                self.must_not_write(frame, node, written)
             if name == "any":
-                element = b.both(wanted, b.truth(element))
+                element = b.both(wanted, element)
             elif name == "all":
-                element = b.either(b.negate(wanted), b.truth(element))
+                element = b.either(b.negate(wanted), element)
             elif name == "sum":
                 element = b.select(wanted, element, b.false)
             elif not wanted.is_constant:
@@ -584,7 +626,7 @@ class Tracer:
             found.append(element)
             if element.is_constant and (name, element.value) in (("any", 1), ("all", 0)):
                 break
-        frame.names.pop(clause.target.id)
+        frame.names.pop(clause.target.id, None)
         if hidden is not None:
             frame.names[clause.target.id] = hidden
         return found

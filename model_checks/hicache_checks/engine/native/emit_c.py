@@ -59,15 +59,15 @@ class _Code:
             longest = node.high
             return " + ".join(f"({a[0]} >= {1 << (node.value * i)})" for i in range(longest)) or "0"
         if node.op == "shl":
-            return f"({_type(node)}){a[0]} << ({a[1]} & {INT_BITS})"
+            return f"({_type(node)}){a[0]} << ({a[1]} & {63 if _type(node) == 'i64' else INT_BITS})"
         if node.op == "clear":
-            return f"{a[0]} & ~(1 << ({a[1]} & {INT_BITS}))"
+            return f"{a[0]} & ~(1LL << ({a[1]} & 63))"
         if node.op in ("shr", "bitand"):
             return f"{a[0]} {'>>' if node.op == 'shr' else '&'} {node.value}"
         if node.op == "not":
             return f"!{a[0]}"
         sign = {"add": "+", "sub": "-", "mul": "*", "eq": "==", "lt": "<", "and": "&", "or": "|", "bitor": "|"}[node.op]
-        return f"{a[0]} {sign} {a[1]}"
+        return f"({_type(node)}){a[0]} {sign} {a[1]}" if node.op in ("add", "sub", "mul") else f"{a[0]} {sign} {a[1]}"
 
 
 def name(node: Node) -> str:
@@ -106,7 +106,8 @@ def _tables(compiled: Compiled) -> list[str]:
     texts = []
     for known_as, table in tables.items():
         cells = [*table, *[0] * (_padded(table) - len(table))]
-        texts.append(f"static const int T{known_as}[{len(cells)}] = {{{', '.join(map(str, cells))}}};")
+        wide = min(table) <= -(1 << INT_BITS) or max(table) >= 1 << INT_BITS
+        texts.append(f"static const {'i64' if wide else 'int'} T{known_as}[{len(cells)}] = {{{', '.join(map(str, cells))}}};")
     return texts
 
 

@@ -1,0 +1,258 @@
+"""`hicheck refine LEFT RIGHT`: is every observable behaviour of LEFT one of RIGHT's?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from hicache_checks.engine.graph import Graph, graph_by_objects
+from hicache_checks.engine.refine import BudgetSpent, Comparison
+from hicache_checks.engine.refine_told import Move, TwoSides, both_sides
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
+from hicache_spec import DESIGNS, Bounds, BoundSpec, SpecError
+from hicache_spec.assumptions import ASSUMPTIONS, Assumption
+from hicache_spec.claim import COMPARED
+from hicache_spec.observations import OBSERVATIONS, POLLS, TOLD, default_polls, observation, outcome
+from hicache_spec.watched import watched
+
+GRAPHS_KEPT = 64
+
+
+@dataclass(frozen=True)
+class RefineOptions:
+    """What to compare. `polls` None: as `default_polls` says. Budgets: states of each graph, pairs of the product."""
+
+    left: str
+    right: str
+    observe: str = "outcomes"
+    assume: tuple[str, ...] = ()
+    bounds: str = "claim"
+    polls: str | None = None
+    max_states: int | None = None
+    max_pairs: int | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One configuration's answer. `holds` is None if a budget ran out; `run` tells the difference, if there is one."""
+
+    bounds: Bounds
+    polls: str
+    holds: bool | None
+    left_states: int
+    right_states: int
+    pairs: int
+    run: TwoSides | None = field(default=None, repr=False)
+
+    @property
+    def steps(self) -> int | None:
+        """The steps of LEFT's shortest distinguishing run."""
+        return None if self.run is None else len(self.run.left)
+
+
+def run(options: RefineOptions, screen: Screen) -> Outcome:
+    """Compare in every configuration, and report. Raises InputError for names that are not known."""
+    configurations = check(options)
+    found = []
+    for bounds in configurations:
+        screen.progress.update(f"comparing {options.left} with {options.right} in {bounds.name}")
+        found.append(compare(options, bounds, screen.progress.update))
+    keys = summarise(options, found)
+    report(options, found, screen)
+    return Outcome(Verdict(keys["verdict"]), keys)
+
+
+def check(options: RefineOptions) -> tuple[Bounds, ...]:
+    """The configurations that the options ask for. Raises InputError, in one line, for names that are not known."""
+    names: list[tuple[str, Collection[str], str]] = [
+        (options.left, DESIGNS, "design"),
+        (options.right, DESIGNS, "design"),
+        (options.observe, OBSERVATIONS, "observation"),
+        (options.bounds, COMPARED, "bounds of a comparison"),
+        *((name, ASSUMPTIONS, "assumption") for name in options.assume),
+    ]
+    if options.polls is not None:
+        names.append((options.polls, POLLS, "kind of polls"))
+    for given, known, what in names:
+        if given not in known:
+            raise InputError(f"no {what} {given!r}; there is {', '.join(known)}")
+    return COMPARED[options.bounds]
+
+
+def compare(options: RefineOptions, bounds: Bounds, progress: Callable[[str], None] = lambda text: None) -> Compared:
+    """Decide one configuration. Raises InputError for a design that cannot be watched."""
+    polls = options.polls or default_polls(bounds)
+    assumed = tuple(ASSUMPTIONS[name] for name in options.assume)
+    for assumption in assumed:
+        if assumption.bounds is not None:
+            bounds = assumption.bounds(bounds)
+    try:
+        left = graph_of(options.left, bounds, polls, _steps(assumed, of_left=True), options.max_states)
+        right = graph_of(options.right, bounds, polls, _steps(assumed, of_left=False), options.max_states)
+    except SpecError as error:
+        raise InputError(str(error)) from None
+    if not (left.complete and right.complete):
+        return Compared(bounds, polls, None, left.size, right.size, 0)
+    for assumption in assumed:
+        for graph in (left, right):
+            _check_sizes(assumption, graph)
+    progress(f"comparing {options.left} with {options.right} in {bounds.name}: {left.size:,} and {right.size:,} states")
+    comparison = Comparison(left, right, observation(options.observe, bounds, polls), outcome)
+    try:
+        found = comparison.decide(
+            options.max_pairs, lambda n: progress(f"comparing in {bounds.name}: {n:,} pairs of a state and a set")
+        )
+    except BudgetSpent:
+        return Compared(bounds, polls, None, left.size, right.size, options.max_pairs or 0)
+    told = None if found.difference is None else both_sides(comparison, found.difference)
+    return Compared(bounds, polls, found.holds, left.size, right.size, found.pairs, told)
+
+
+def _steps(assumed: Sequence[Assumption], of_left: bool) -> tuple[str, ...]:
+    return tuple(a.step for a in assumed if a.step and (of_left or a.of_both))
+
+
+@lru_cache(GRAPHS_KEPT)
+def graph_of(design: str, bounds: Bounds, polls: str, allowed: tuple[str, ...], max_states: int | None) -> Graph:
+    """The graph of a watched design, its runs restricted to steps of which these functions hold. Raises SpecError."""
+    spec = BoundSpec(watched(DESIGNS[design], bounds, polls), bounds)
+    return graph_by_objects(spec, TOLD, max_states, [spec.function(name) for name in allowed])
+
+
+def _check_sizes(assumption: Assumption, graph: Graph) -> None:
+    """The sizes do what they are to do. Raises ValueError: the assumption is wrong, no matter what is compared."""
+    if assumption.refutes is not None:
+        for _, events in graph.vocabulary:
+            for event in filter(assumption.refutes, events):
+                raise ValueError(f"{assumption.name} does not hold in {graph.spec.bounds.name}: {event}")
+
+
+def summarise(options: RefineOptions, found: Sequence[Compared]) -> dict[str, object]:
+    """The JSON keys. One configuration that refutes is enough; the shortest run is given."""
+    refuted = [c for c in found if c.run is not None]
+    unknown = [c for c in found if c.holds is None]
+    shortest = min(refuted, key=lambda c: len(c.run.left) if c.run else 0, default=None)
+    verdict = Verdict.FAIL if refuted else Verdict.UNKNOWN if unknown or not found else Verdict.PASS
+    return {
+        "left": options.left,
+        "right": options.right,
+        "observe": options.observe,
+        "assume": list(options.assume),
+        "bounds": options.bounds,
+        "holds": False if refuted else None if verdict is Verdict.UNKNOWN else True,
+        "steps": None if shortest is None else shortest.steps,
+        "states": sum(c.left_states + c.right_states for c in found),
+        "verdict": verdict.value,
+        "configurations": [
+            {
+                "name": c.bounds.name,
+                "polls": c.polls,
+                "holds": c.holds,
+                "steps": c.steps,
+                "states": c.left_states + c.right_states,
+                "pairs": c.pairs,
+            }
+            for c in found
+        ],
+        "run": None if shortest is None or shortest.run is None else _run_as_json(shortest.bounds, shortest.run),
+    }
+
+
+def _run_as_json(bounds: Bounds, told: TwoSides) -> dict[str, object]:
+    def moves(side: Sequence[Move]) -> list[dict[str, object]]:
+        return [{"number": m.number, "step": m.label, "events": list(m.events), "seen": m.seen} for m in side]
+
+    return {
+        "configuration": bounds.name,
+        "word": list(told.word),
+        "matched": told.matched,
+        "left": moves(told.left),
+        "right": moves(told.right),
+        "left_outcome": told.left_outcome,
+        "right_outcome": told.right_outcome,
+    }
+
+
+def report(options: RefineOptions, found: Sequence[Compared], screen: Screen) -> None:
+    """The shortest distinguishing run, both sides step by step, and a line for each configuration."""
+    screen.progress.clear()
+    refuted = [c for c in found if c.run is not None]
+    if refuted:
+        shortest = min(refuted, key=lambda c: len(c.run.left) if c.run else 0)
+        assert shortest.run is not None
+        tell(options, shortest.bounds, shortest.run, screen)
+    rows = [
+        (c.bounds.name, c.polls, f"{c.left_states:,}", f"{c.right_states:,}", f"{c.pairs:,}", _says(c)) for c in found
+    ]
+    headers = ("configuration", "polls", "states of LEFT", "states of RIGHT", "pairs", "result")
+    print_rows(screen.console, headers, rows, right=frozenset({2, 3, 4}))
+    assumed = f" assuming {', '.join(options.assume)}" if options.assume else ""
+    screen.say(f"{options.left} refines {options.right}, by {options.observe}{assumed}: {_answer(found)}")
+
+
+def _says(c: Compared) -> str:
+    if c.run is not None:
+        return f"refuted in {c.steps} steps"
+    return "holds" if c.holds else "unknown: a budget ran out"
+
+
+def _answer(found: Sequence[Compared]) -> str:
+    if any(c.run is not None for c in found):
+        return "refuted"
+    return "unknown" if any(c.holds is None for c in found) else "holds"
+
+
+def tell(options: RefineOptions, bounds: Bounds, told: TwoSides, screen: Screen) -> None:
+    """A difference as a table: LEFT's run, and the nearest that RIGHT can do, side by side."""
+    screen.say(f"{options.left} can do what {options.right} cannot, in {bounds.name}:")
+    rows = []
+    for left, right in told.rows:
+        lines = max(1 + len(left.events) if left else 0, 1 + len(right.events) if right else 0)
+        cells = [_cells(left, lines), _cells(right, lines)]
+        rows += [(*a, *b) for a, b in zip(*cells, strict=True)]
+    headers = ("step", f"LEFT: {options.left}", "step", f"RIGHT: {options.right}")
+    print_rows(screen.console, headers, rows, right=frozenset({0, 2}))
+    screen.say(f"seen: {'; '.join(told.word)}")
+    if told.left_outcome is None:
+        screen.say(
+            f"RIGHT can show the first {told.matched} of these {len(told.word)}, and then not {told.word[told.matched]}"
+        )
+    else:
+        screen.say(f"at rest, LEFT:           {say_outcome(told.left_outcome)}")
+        nearest = "never at rest" if told.right_outcome is None else say_outcome(told.right_outcome)
+        screen.say(f"at rest, RIGHT at best:  {nearest}")
+    screen.say("")
+
+
+def _cells(move: Move | None, lines: int) -> list[tuple[str, str]]:
+    if move is None:
+        return [("", "")] * lines
+    cells = [(str(move.number), move.label), *(("", f"  {event}") for event in move.events)]
+    return cells + [("", "")] * (lines - len(cells))
+
+
+def say_outcome(ended: Sequence[tuple[str, int]]) -> str:
+    """An outcome as text, such as `0 fetched 2, 1 revoked`."""
+    return ", ".join(
+        f"{op} {phase}{f' {pages}' if phase == 'fetched' else ''}" for op, (phase, pages) in enumerate(ended)
+    )
+
+
+def verdicts(left: str, right: str) -> list[str]:
+    """How two designs compare, a line for each observation and direction: for a reviewer of a change.
+
+    With and without host pressure; each tick is taken to read all queues at once.
+    """
+    lines = []
+    for observe in OBSERVATIONS:
+        for one, other in ((left, right), (right, left)):
+            for assume in (("whole_ticks",), ("whole_ticks", "no_host_pressure")):
+                options = RefineOptions(one, other, observe, assume, "claim")
+                try:
+                    keys = summarise(options, [compare(options, bounds) for bounds in check(options)])
+                except InputError as error:
+                    return [f"cannot be compared: {error}"]
+                says = f"refuted in {keys['steps']} steps" if keys["holds"] is False else "holds"
+                lines.append(f"{one} refines {other}, by {observe}, assuming {', '.join(assume)}: {says}")
+    return lines

@@ -1,0 +1,83 @@
+"""§8 What is wrong with the designs that were released, as exploration finds it: data for tests, reports and the page.
+
+A *finding* is a property that a design violates, the configuration in which that is seen, and the length of a shortest
+run. Some violations only follow from another one of the same design: they go when that one goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..bounds import AGAIN, PRESSURE, SOLO_CHURN, Bounds
+
+AGAIN_WITH_ROOM = replace(AGAIN, name="again_with_room", host_pages=2, churn=True)
+"""A request id used twice, with memory for both attempts and storage that may answer anything.
+
+`again` has one host page. In `alloc_first` the first attempt holds it until its look-up is over, so that the second
+finds no memory; and with storage that always has the page, nothing is below the threshold.
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A property that a design violates, where, in how many steps at least; `because_of` names the cause, if not
+    itself."""
+
+    design: str
+    property: str
+    bounds: Bounds
+    steps: int
+    because_of: str = ""
+
+
+_MIXED_UP = "step_drain_decides_its_own_attempt"
+_EARLY = "inv_no_memory_before_verdict"
+_EARLY_MEMORY = (
+    (_EARLY, SOLO_CHURN, 1, ""),
+    ("step_eviction_is_needed", PRESSURE, 1, _EARLY),
+    ("inv_ended_operations_hold_nothing", SOLO_CHURN, 2, _EARLY),
+)
+
+FINDINGS = (
+    Finding("decide_at_drain_by_rid", _MIXED_UP, AGAIN, 11),
+    Finding("decide_at_drain_by_rid", "inv_life_cycle_is_legal", AGAIN, 11, _MIXED_UP),
+    Finding("decide_at_drain_by_rid", "step_waits_for_the_verdict", AGAIN, 11, _MIXED_UP),
+    Finding("revoke_queue_by_rid", _MIXED_UP, AGAIN, 11),
+    Finding("revoke_queue_by_rid", "inv_life_cycle_is_legal", AGAIN, 11, _MIXED_UP),
+    Finding("revoke_queue_by_rid", "step_waits_for_the_verdict", AGAIN, 11, _MIXED_UP),
+    Finding("revoke_queue_by_rid", "inv_rest_restores_the_pool", AGAIN, 23, _MIXED_UP),
+    Finding("revoke_queue_by_rid", "inv_ended_operations_hold_nothing", AGAIN_WITH_ROOM, 23, _MIXED_UP),
+    Finding("revoke_queue_by_rid", "deadlock", AGAIN_WITH_ROOM, 24, _MIXED_UP),
+    *(Finding("alloc_first", *early) for early in _EARLY_MEMORY),
+    *(Finding("alloc_first_by_rid", *early) for early in _EARLY_MEMORY),
+    Finding("alloc_first_by_rid", _MIXED_UP, AGAIN_WITH_ROOM, 11),
+    Finding("alloc_first_by_rid", "inv_life_cycle_is_legal", AGAIN_WITH_ROOM, 11, _MIXED_UP),
+    Finding("alloc_first_by_rid", "step_waits_for_the_verdict", AGAIN_WITH_ROOM, 11, _MIXED_UP),
+    Finding("alloc_first_by_rid", "inv_rest_restores_the_pool", AGAIN_WITH_ROOM, 22, _MIXED_UP),
+    Finding("alloc_first_by_rid", "deadlock", AGAIN_WITH_ROOM, 23, _MIXED_UP),
+)
+
+NEVER_HAPPENS = {
+    "decide_at_drain_by_rid": ("live_submitted_operations_end",),
+    "revoke_queue_by_rid": ("live_submitted_operations_end", "live_control_queues_drain"),
+    "alloc_first_by_rid": ("live_submitted_operations_end", "live_control_queues_drain"),
+}
+"""For each design, the liveness properties that it loses by mixing up attempts, as seen in AGAIN_WITH_ROOM."""
+
+_NO_MEMORY_AT_THE_DRAIN = {
+    "sometimes_drain_revokes_a_terminated_operation": "there is no hit queue in which it could be met",
+    "sometimes_drain_evicts_and_retries": "what has to be evicted is evicted at submission",
+    "sometimes_drain_allocates_a_shorter_prefix": "the span itself is shortened, at submission",
+    "sometimes_drain_refuses_for_memory": "without memory the submission is declined",
+    "sometimes_drain_takes_only_a_part": "there is no hit queue of which it could take a part",
+    "sometimes_aborted_before_allocation": "every pending operation has memory",
+}
+
+UNREACHED = {"alloc_first": _NO_MEMORY_AT_THE_DRAIN, "alloc_first_by_rid": _NO_MEMORY_AT_THE_DRAIN}
+"""For each design, the outcomes of §6 that it cannot have, and why. A design that is not named has them all."""
+
+
+def findings_of(design: str) -> Iterator[Finding]:
+    """The findings of a design, those that follow from others included."""
+    return (f for f in FINDINGS if f.design == design)

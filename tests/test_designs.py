@@ -1,0 +1,421 @@
+"""The designs that were released: what each violates and in how many steps, what it cannot reach, how large it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hicache_checks.engine.counterexample import ToldStep, tell
+from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, explore
+from hicache_checks.engine.graph import graph_by_objects
+from hicache_checks.engine.liveness import LivenessResult, check_liveness
+from hicache_spec import DESIGNS, Bounds, BoundSpec, Design, Refused, pipeline, properties
+from hicache_spec.bounds import AGAIN, PRESSURE_CHURN, SOLO_CHURN, TINY
+from hicache_spec.designs.findings import AGAIN_WITH_ROOM, FINDINGS, NEVER_HAPPENS, UNREACHED, Finding, findings_of
+from hicache_spec.language import State, require
+from hicache_spec.state import AGREED, FETCHED, IDLE, RANKS, REVOKED, THRESHOLD
+from spec_tables import P_NUMBERS, p_numbers
+
+CANONICAL = DESIGNS["decide_at_drain"]
+EXPLORED = (*TINY, AGAIN_WITH_ROOM)
+OLDER = [name for name in DESIGNS if not name.startswith("decide_at_drain")]
+
+# design: distinct states, transitions and depth in each configuration of EXPLORED, violations notwithstanding
+SIZES = {
+    "revoke_queue": {
+        "solo_churn": (794, 2_562, 19),
+        "solo_best_effort": (398, 763, 19),
+        "solo_timeout": (1_160, 3_095, 21),
+        "again": (1_528, 4_279, 23),
+        "pressure": (3_250, 8_336, 23),
+        "pressure_churn": (8_941, 29_287, 23),
+        "limiter": (336, 746, 17),
+        "again_with_room": (3_465, 11_961, 30),
+    },
+    "revoke_queue_by_rid": {
+        "solo_churn": (794, 2_562, 19),
+        "solo_best_effort": (398, 763, 19),
+        "solo_timeout": (1_160, 3_095, 21),
+        "again": (1_555, 4_314, 24),
+        "pressure": (3_250, 8_336, 23),
+        "pressure_churn": (8_941, 29_287, 23),
+        "limiter": (336, 746, 17),
+        "again_with_room": (3_544, 12_080, 30),
+    },
+    "revoke_queue_sampled": {
+        "solo_churn": (797, 2_567, 19),
+        "solo_best_effort": (399, 762, 19),
+        "solo_timeout": (1_164, 3_099, 21),
+        "again": (1_594, 4_432, 24),
+        "pressure": (3_532, 8_577, 23),
+        "pressure_churn": (9_861, 30_461, 23),
+        "limiter": (372, 799, 17),
+        "again_with_room": (3_600, 12_345, 30),
+    },
+    "alloc_first": {
+        "solo_churn": (1_231, 4_201, 18),
+        "solo_best_effort": (432, 848, 18),
+        "solo_timeout": (1_740, 5_026, 20),
+        "again": (139, 320, 25),
+        "pressure": (744, 1_544, 21),
+        "pressure_churn": (6_074, 21_070, 21),
+        "limiter": (206, 438, 16),
+        "again_with_room": (4_167, 15_530, 28),
+    },
+    "alloc_first_by_rid": {
+        "solo_churn": (1_231, 4_201, 18),
+        "solo_best_effort": (432, 848, 18),
+        "solo_timeout": (1_740, 5_026, 20),
+        "again": (139, 320, 25),
+        "pressure": (744, 1_544, 21),
+        "pressure_churn": (6_074, 21_070, 21),
+        "limiter": (206, 438, 16),
+        "again_with_room": (4_387, 16_027, 28),
+    },
+}
+
+
+def judged(design: Design) -> set[str]:
+    """The names of all that an exploration checks."""
+    return {r.name for r in design.rules() if r.kind in ("invariant", "step")} | {DEADLOCK, STATE_IN_BOUNDS}
+
+
+def told(finding: Finding) -> list[ToldStep]:
+    """A shortest run that shows the finding."""
+    spec = BoundSpec(DESIGNS[finding.design], finding.bounds)
+    violation = explore(spec, only={finding.property}).violation
+    assert violation is not None, "nothing is violated"
+    assert violation.property == finding.property
+    return tell(spec, violation.run)
+
+
+def finding(design: str, name: str) -> Finding:
+    (found,) = [f for f in findings_of(design) if f.property == name]
+    return found
+
+
+def after(design: str, bounds: Bounds, *labels: str) -> tuple[BoundSpec, State]:
+    """The state after these steps of a design, in order."""
+    spec = BoundSpec(DESIGNS[design], bounds)
+    s = spec.initial()
+    steps = {step.label: step for step in spec.steps}
+    for label in labels:
+        s.events.clear()
+        steps[label].run(s)
+    return spec, s
+
+
+def enabled(spec: BoundSpec, s: State) -> set[str]:
+    """The labels of the steps that are possible in a state."""
+    possible = set()
+    for step in spec.steps:
+        try:
+            step.run(spec.decode(spec.encode(s)))
+        except Refused:
+            continue
+        possible.add(step.label)
+    return possible
+
+
+# ---- the registry
+
+
+def test_the_designs_are_in_the_order_of_the_page() -> None:
+    assert list(DESIGNS) == [
+        "decide_at_drain",
+        "decide_at_drain_by_rid",
+        "revoke_queue",
+        "revoke_queue_by_rid",
+        "revoke_queue_sampled",
+        "alloc_first",
+        "alloc_first_by_rid",
+    ]
+
+
+def test_a_finding_is_pinned_or_follows_from_one_that_is() -> None:
+    for name, design in DESIGNS.items():
+        causes = {f.property for f in findings_of(name) if not f.because_of}
+        assert causes == set(design.violates), name
+        assert {f.because_of for f in findings_of(name) if f.because_of} <= causes, name
+        found = [f.property for f in findings_of(name)]
+        assert len(set(found)) == len(found)
+        assert set(found) <= judged(design)
+    assert {f.design for f in FINDINGS} <= DESIGNS.keys()
+
+
+def test_what_knows_attempts_apart_has_no_finding_that_follows_from_a_mix_up() -> None:
+    """The design by attempt is the one by request id without the cause: what is left follows from something else."""
+    for name in ("decide_at_drain", "revoke_queue", "alloc_first"):
+        left = {(f.property, f.because_of) for f in findings_of(name)}
+        mixed_up = "step_drain_decides_its_own_attempt"
+        by_rid = {(f.property, f.because_of) for f in findings_of(f"{name}_by_rid")}
+        assert {(p, cause) for p, cause in by_rid if mixed_up not in (p, cause)} == left
+
+
+def test_rules_of_the_designs_have_a_section_and_judge_by_listed_properties() -> None:
+    for design in DESIGNS.values():
+        own = [r for r in design.rules() if r.function not in {c.function for c in CANONICAL.rules()}]
+        assert all(r.section for r in own), design.name
+        for rule in (r for r in own if r.kind in ("invariant", "step", "live")):
+            assert p_numbers(rule), rule.name
+            assert set(p_numbers(rule)) <= set(P_NUMBERS)
+
+
+def test_what_a_release_does_names_the_release_and_the_function() -> None:
+    """Each action that differs is a fact about a release: its text says about which, and where to look."""
+    own = {r.function for name in OLDER for r in DESIGNS[name].rules() if r.kind == "action"}
+    own -= {r.function for r in CANONICAL.rules()}
+    assert len(own) >= 7
+    for function in own:
+        assert re.search(r"Ref: sglang 0\.5\.\d+ \w+\.py::\w+", function.__doc__ or ""), function.__name__
+        assert not re.search(r"\bline \d|\w:\d+\b", function.__doc__ or ""), function.__name__
+
+
+# ---- findings
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("found", FINDINGS, ids=lambda f: f"{f.design}-{f.property}")
+def test_a_finding_is_found_in_so_many_steps(found: Finding) -> None:
+    assert len(told(found)) == found.steps
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", OLDER)
+def test_a_design_violates_nothing_else_and_reaches_the_rest(name: str) -> None:
+    design = DESIGNS[name]
+    others = judged(design) - {f.property for f in findings_of(name)}
+    reached: set[str] = set()
+    for bounds in EXPLORED:
+        result = explore(BoundSpec(design, bounds), only=others)
+        assert result.violation is None, bounds.name
+        assert result.complete
+        assert (result.states, result.transitions, result.depth) == SIZES[name][bounds.name], bounds.name
+        reached |= result.reached
+    declared = {r.name for r in design.rules() if r.kind == "sometimes"}
+    assert declared - reached == set(UNREACHED.get(name, {}))
+
+
+@pytest.mark.heavy
+def test_the_canonical_design_and_0_5_18_have_no_more_findings_with_room() -> None:
+    """TINY is explored in test_explore.py; this configuration was made for the older designs."""
+    for name in ("decide_at_drain", "decide_at_drain_by_rid"):
+        others = judged(DESIGNS[name]) - {f.property for f in findings_of(name)}
+        assert explore(BoundSpec(DESIGNS[name], AGAIN_WITH_ROOM), only=others).violation is None
+
+
+def live(result: LivenessResult) -> str:
+    """The property's name without its arguments."""
+    return result.label.split("(")[0]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", list(DESIGNS))
+def test_what_never_happens_in_the_end(name: str) -> None:
+    """An attempt that another one's answer ended is neither revoked nor fetched, and its pages wait on one rank."""
+    results = check_liveness(graph_by_objects(BoundSpec(DESIGNS[name], AGAIN_WITH_ROOM)))
+    assert {live(r) for r in results} == {r.name for r in DESIGNS[name].rules() if r.kind == "live"}
+    assert {live(r) for r in results if r.lasso is not None} == set(NEVER_HAPPENS.get(name, ()))
+
+
+# ---- their stories, as SPEC.md tells them
+
+
+def actions(steps: list[ToldStep]) -> list[str]:
+    return [step.action.split("(")[0] for step in steps]
+
+
+def test_a_late_revoke_ends_the_next_attempt() -> None:
+    """The revoke queue, too, mixes up attempts: the abort comes first, then the revoke of what was aborted."""
+    steps = (
+        *("sched_submit(request=0, chain=0)", "query_take(rank=0)", "query_take(rank=1)"),
+        *("query_ask_storage(rank=0, hit=0)", "query_ask_storage(rank=1, hit=0)", "query_agree()"),
+        *("query_put(rank=0)", "query_put(rank=1)", "sched_abort(request=0)", "sched_submit(request=0, chain=0)"),
+        "sched_drain(revokes=1, hits=0, pages=0)",
+    )
+    for name, phase in (("revoke_queue", "queued"), ("revoke_queue_by_rid", "illegal")):
+        spec, s = after(name, AGAIN_WITH_ROOM, *steps)
+        assert spec.variables[2].type.show(s.phase[1]) == phase
+
+
+def test_0_5_17_loses_pages_when_an_attempt_is_granted_before_the_older_one_is_revoked() -> None:
+    steps = told(finding("revoke_queue_by_rid", "inv_rest_restores_the_pool"))
+    assert actions(steps)[-6:] == ["sched_drain", "sched_drain", *["io_start_page"] * 2, *["io_land_page"] * 2]
+    assert steps[-6].action == "sched_drain(revokes=0, hits=1, pages=0)"
+    assert "phase[1]: queried -> allocated" in steps[-6].changes
+    assert steps[-5].action == "sched_drain(revokes=1, hits=0, pages=0)"
+    assert "phase[1]: allocated -> illegal" in steps[-5].changes
+    assert "record[0]: 1 -> none" in steps[-5].changes
+
+
+@pytest.mark.heavy
+def test_0_5_17_loses_pages_by_exact_sampling_too() -> None:
+    """It is no artefact of drains that take whatever number they like (S7)."""
+    by_rid = DESIGNS["revoke_queue_by_rid"].replaces["find_record"]
+    design = DESIGNS["revoke_queue_sampled"].variant("by_rid", "", {"find_record": by_rid})
+    violation = explore(BoundSpec(design, AGAIN), only={"inv_rest_restores_the_pool"}).violation
+    assert violation is not None
+    assert len(violation.run) == finding("revoke_queue_by_rid", "inv_rest_restores_the_pool").steps
+
+
+def test_0_5_15_loses_the_pages_of_an_attempt_that_an_older_revoke_ends() -> None:
+    steps = told(finding("alloc_first_by_rid", "inv_rest_restores_the_pool"))
+    assert actions(steps).count("sched_abort") == 1
+    assert "granted[1]: 0 -> 1" in steps[9].changes
+    assert "phase[1]: allocated -> illegal" in steps[17].changes
+    assert actions(steps)[-2:] == ["io_land_page", "io_land_page"]
+
+
+def test_alloc_first_holds_memory_before_it_knows_and_evicts_for_it() -> None:
+    (early,) = told(finding("alloc_first", "inv_no_memory_before_verdict"))
+    assert "granted[0]: 0 -> 2" in early.changes
+    (evicting,) = told(finding("alloc_first", "step_eviction_is_needed"))
+    assert "resident[1]: 1 -> 0" in evicting.changes
+    submitted, aborted = told(finding("alloc_first", "inv_ended_operations_hold_nothing"))
+    assert actions([submitted, aborted]) == ["sched_submit", "sched_abort"]
+    assert not [c for c in aborted.changes if c.startswith(("given", "releasing", "free"))], "nothing is given back"
+
+
+def test_alloc_first_declines_while_an_aborted_attempt_still_holds_the_memory() -> None:
+    _, s = after("alloc_first", AGAIN, "sched_submit(request=0, chain=0)", "sched_abort(request=0)")
+    assert (s.phase[0], s.free) == (REVOKED, [0, 0])
+    _, s = after(
+        "alloc_first",
+        AGAIN,
+        *("sched_submit(request=0, chain=0)", "sched_abort(request=0)", "sched_submit(request=0, chain=0)"),
+    )
+    assert s.events == [("declined", 0, 4, 1)], "request 0, no_memory, span 1"
+    assert s.attempts == [1]
+
+
+def test_alloc_first_shortens_the_span_and_gives_back_what_the_hit_does_not_need() -> None:
+    tight = Bounds("tight", requests=1, ranks=1, chain_pages=3, host_pages=2, resident_pages=(0,), stored_pages=(3,))
+    _, s = after("alloc_first", tight, "sched_submit(request=0, chain=0)")
+    assert (s.span, s.granted, s.occupied, s.free) == ([2], [2], 2, [0])
+    asked = ("sched_submit(request=0, chain=0)", "query_take(rank=0)", "query_ask_storage(rank=0, hit=1)")
+    churning = Bounds("tight", requests=1, ranks=1, host_pages=2, resident_pages=(0,), stored_pages=(2,), churn=True)
+    _, s = after("alloc_first", churning, *asked, "query_agree()")
+    assert (s.granted, s.releasing, s.given) == ([1], [1], [[0]])
+    _, s = after("alloc_first", churning, *asked, "query_agree()", "query_put(rank=0)")
+    assert (s.buffer, s.revoke_queue, s.hit_queue) == ([[0]], [[]], [[]])
+    assert s.events[-1] == ("allocated", 0, 1, 1, 0), "one page of one, and none left but the one on its way back"
+
+
+def test_alloc_first_looks_up_what_is_terminated_already() -> None:
+    steps = ("sched_submit(request=0, chain=0)", "sched_abort(request=0)", "query_take(rank=0)")
+    spec, s = after("alloc_first", SOLO_CHURN, *steps)
+    assert "query_ask_storage(rank=0, hit=2)" in enabled(spec, s)
+    spec, s = after("revoke_queue", SOLO_CHURN, *steps)
+    assert "query_ask_storage(rank=0, hit=2)" not in enabled(spec, s)
+
+
+def test_alloc_first_publishes_nothing_if_the_policy_stops_before_the_verdict() -> None:
+    best_effort = next(b for b in TINY if b.name == "solo_best_effort")
+    _, s = after("alloc_first", best_effort, "sched_submit(request=0, chain=0)", "sched_poll(request=0)")
+    assert (s.phase[0], s.events[-1]) == (FETCHED, ("fetched", 0, 0, 0))
+    assert s.free == [0, 0], "the memory comes back when the look-up is over"
+
+
+# ---- the order of revokes and hits
+
+
+BOTH_ANSWERED = (
+    *("sched_submit(request=0, chain=0)", "sched_submit(request=1, chain=1)"),
+    *("query_take(rank=0)", "query_ask_storage(rank=0, hit=2)", "query_agree()", "query_put(rank=0)"),
+    *("query_take(rank=0)", "query_ask_storage(rank=0, hit=0)", "query_agree()", "query_put(rank=0)"),
+)
+"""Request 0 has a hit of two pages, one page is free; request 1, answered later, protects the only page to evict."""
+
+
+def test_a_revoke_overtakes_a_hit() -> None:
+    _, s = after("revoke_queue", PRESSURE_CHURN, *BOTH_ANSWERED, "sched_drain(revokes=1, hits=1, pages=0)")
+    assert (s.granted[0], s.resident) == (2, [0, 0])
+    assert [e[0] for e in s.events] == ["revoked", "evicted", "allocated"]
+    _, s = after("decide_at_drain", PRESSURE_CHURN, *BOTH_ANSWERED, "sched_drain(hits=2, pages=0)")
+    assert (s.granted[0], s.resident) == (1, [0, 1])
+    assert [e[0] for e in s.events] == ["allocated", "revoked"]
+
+
+def test_a_tick_takes_the_revokes_that_it_has_seen_and_all_hits() -> None:
+    spec, s = after("revoke_queue_sampled", PRESSURE_CHURN, *BOTH_ANSWERED)
+    assert s.seen_revokes == 0
+    assert {"sched_look()", "sched_drain()"} <= enabled(spec, s)
+    _, s = after("revoke_queue_sampled", PRESSURE_CHURN, *BOTH_ANSWERED, "sched_drain()")
+    assert (s.granted[0], s.revoke_queue, s.seen_revokes) == (1, [[1]], 1), "read before the revoke came"
+    _, s = after("revoke_queue_sampled", PRESSURE_CHURN, *BOTH_ANSWERED, "sched_look()", "sched_drain()")
+    assert (s.granted[0], s.revoke_queue, s.seen_revokes) == (2, [[]], 0), "read after it"
+
+
+@pytest.mark.parametrize("action", ["sched_submit(request=2, chain=0)", "sched_abort(request=0)"])
+def test_a_reading_does_not_outlive_an_action_of_the_scheduler(action: str) -> None:
+    three = Bounds("three", requests=3, ranks=1, host_pages=2, churn=True)
+    _, s = after("revoke_queue_sampled", three, *BOTH_ANSWERED)
+    assert s.seen_revokes == 0
+    _, s = after("revoke_queue_sampled", three, *BOTH_ANSWERED, action)
+    assert s.seen_revokes == 1
+
+
+def test_a_reading_does_not_outlive_a_poll_or_a_stop() -> None:
+    for bounds, step in (
+        (Bounds("polled", ranks=1, host_pages=2, churn=True, policy=0), "sched_poll(request=0)"),
+        (Bounds("stopped", ranks=1, host_pages=2, churn=True, stops=True), "sched_stop(request=0)"),
+    ):
+        _, s = after("revoke_queue_sampled", bounds, *BOTH_ANSWERED, step)
+        assert s.seen_revokes == 1, step
+
+
+# ---- the properties that the revoke queue brings can fail, and the one that it restates has to be restated
+
+
+def put_by_its_own_answer(s: State, rank: int) -> None:
+    """§8.3 A rank compares its own answer with the threshold, not the agreed one."""
+    require(s.stage[rank] == AGREED, "the hit count is agreed")
+    op = s.query_queue[rank].pop(0)
+    s.stage[rank] = IDLE
+    if s.answer[rank] < THRESHOLD:
+        s.revoke_queue[rank].append(op)
+    else:
+        s.hit_queue[rank].append(op)
+    s.answer[rank] = 0
+
+
+def carry_out_nothing(s: State, op: int) -> None:
+    """A revoke is taken and forgotten."""
+    for r in RANKS:
+        s.hit[r][op] = 0
+
+
+@pytest.mark.heavy
+def test_ranks_that_revoke_by_their_own_answers_are_caught() -> None:
+    pair = Bounds("pair", chain_pages=1, host_pages=1, resident_pages=(0,), stored_pages=(1,), churn=True, aborts=False)
+    design = DESIGNS["revoke_queue"].variant("own_answer", "", {"query_put": put_by_its_own_answer})
+    violation = explore(BoundSpec(design, pair), only={"inv_ranks_revoke_alike"}).violation
+    assert violation is not None
+    assert explore(BoundSpec(DESIGNS["revoke_queue"], pair)).violation is None
+
+
+def test_a_revoke_that_is_forgotten_is_caught() -> None:
+    design = DESIGNS["revoke_queue"].variant("forgotten", "", {"carry_out_revoke": carry_out_nothing})
+    violation = explore(BoundSpec(design, SOLO_CHURN)).violation
+    assert violation is not None
+    assert violation.property == DEADLOCK
+
+
+def test_a_revoke_queue_that_nobody_empties_is_caught() -> None:
+    """The canonical drain does not know it."""
+    design = DESIGNS["revoke_queue"].variant("left_over", "", {"sched_drain": pipeline.sched_drain})
+    lost = {live(r) for r in check_liveness(graph_by_objects(BoundSpec(design, SOLO_CHURN))) if r.lasso is not None}
+    assert "live_revokes_are_carried_out" in lost
+
+
+@pytest.mark.heavy
+def test_5_1_knows_the_revoke_queue_because_its_canonical_words_would_accuse_the_innocent() -> None:
+    """They take an operation that its own revoke has ended for one that another's answer has ended."""
+    name = "step_drain_decides_its_own_attempt"
+    design = DESIGNS["revoke_queue"].variant("original_words", "", {name: getattr(properties, name)})
+    violation = explore(BoundSpec(design, PRESSURE_CHURN), only={name}).violation
+    assert violation is not None
+    last = tell(BoundSpec(design, PRESSURE_CHURN), violation.run)[-1]
+    assert last.action.startswith("sched_drain(revokes=1, hits=1")
+    assert not [change for change in last.changes if "illegal" in change]
