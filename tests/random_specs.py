@@ -31,6 +31,7 @@ COSTS = table("costs", lambda b: {costs})
 GRID = table("grid", lambda b: {grid})
 COLOUR = enumeration("colour", "red green blue")
 RED, GREEN, BLUE = COLOUR
+AFTER = (GREEN, BLUE, RED)
 ON_X = EventKind("x", ("a", "n"))
 ON_Y = EventKind("y", ("n",))
 """
@@ -330,14 +331,15 @@ class Author:
         def text() -> str:
             place = self.place(v, sc, 1, "s")
             if v.kind == "flag":
-                return f"{place} = {self.condition(sc, 1)}"
+                return f"{place} = {self.one_of((f'not {place}', self.condition(sc, 1)))}"
             if v.kind == "upto":
-                if self.sometimes(20):
+                if self.sometimes(10):
                     return f"{place} {self.one_of(('=', '+=', '-='))} {self.number(sc, 1)}"
-                value = self.one_of((self.number(sc, 2), f"{place} + 1", f"{place} - 1"))
-                return f"{place} = min(max({value}, 0), {v.high})"
+                if self.sometimes(50):
+                    return f"{place} = {place} + 1 if {place} < {v.high} else 0"
+                return f"{place} = min(max({self.number(sc, 2)}, 0), {v.high})"
             if v.kind == "member":
-                return f"{place} = {self.one_of(('RED', 'GREEN', 'BLUE', f'min(max({self.number(sc, 1)}, 0), 2)'))}"
+                return f"{place} = {self.one_of((f'AFTER[{place}]', f'min(max({self.number(sc, 1)}, 0), 2)'))}"
             member = self.member(sc, v.over, 1)
             if v.kind == "element":
                 return f"{place} = {member}"
@@ -357,11 +359,11 @@ class Author:
 
     def declare(self) -> None:
         for number in range(self.upto(2, 5)):
-            kind = self.one_of(("upto", "flag", "fifo", "subset", "optional", "element", "member"))
+            kind = self.one_of(("upto", "fifo", "flag", "subset", "optional", "member", "element"))
             over = self.one_of(("A", "B"))
-            dims = self.one_of(((), (), ("A",), ("B",), ("B", "B"), ("A", "B")))
+            dims = self.one_of((("A",), ("B",), (), ("B", "B"), ("A", "B")))
             capacity = self.one_of(("", ", 1", ", 2")) if kind == "fifo" else ""
-            self.variables.append(Variable(f"x{number}", kind, over, self.upto(0, 3), dims, capacity))
+            self.variables.append(Variable(f"x{number}", kind, over, self.one_of((2, 1, 3, 0)), dims, capacity))
 
     def helpers(self) -> list[str]:
         """Helper functions: predicates, functions, and some that change the state; with early returns and loops."""
@@ -407,8 +409,9 @@ class Author:
         tag = ", ".join([f"fairness={fair}", *(f"{name}={over}" for name, over in params)])
         head = ", ".join(["s: State", *(f"{name}: int" for name, _ in params)])
         lines = ["", "", f"@action({tag})", f"def act{number}({head}) -> None:", f'    """§2.{number} Act."""']
-        for _ in range(self.upto(0, 2)):
+        for _ in range(self.upto(0, 1)):
             lines.append(f'    require({self.condition(sc, 2)}, "it is so")')
+        lines += [f"    {line}" for line in self.write(sc)[0]]
         return lines + self.block(sc, 2, lambda sc: "", True)
 
     def judged(self, kind: str, name: str, section: str, states: tuple[str, ...]) -> list[str]:

@@ -19,6 +19,7 @@ from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print
 from hicache_checks.reporting.lasso import print_lasso
 from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import POLICY
+from hicache_spec.designs.findings import UNREACHED
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Explored:
-    """One configuration's exploration, its counterexample told, if there is one, and its liveness, if that was asked."""
+    """One configuration's exploration, its counterexample told, if there is one, and its liveness, if asked for."""
 
     bounds: Bounds
     result: Exploration
@@ -161,16 +162,15 @@ def explore_one(job: Job, report: Report) -> Explored:
 def live_results(spec: BoundSpec) -> Iterator[Live]:
     """Each liveness property for each value of its parameters, with a lasso if it is violated."""
     for found in check_liveness(graph_by_kernels(spec)):
-        yield Live(
-            found.property, found.section, found.title, found.label, found.lasso and tell_lasso(spec, found.lasso)
-        )
+        lasso = None if found.lasso is None else tell_lasso(spec, found.lasso)
+        yield Live(found.name, found.section, found.title, found.label, lasso)
 
 
 def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: float) -> Outcome:
     """The verdict and the JSON keys. In a named bound every `sometimes` must be reached by some configuration."""
     reached = {name for e in explored for name in e.result.reached}
     declared = [r.name for r in DESIGNS[options.design].rules() if r.kind == "sometimes"]
-    missing = [name for name in declared if name not in reached]
+    missing = [name for name in declared if name not in reached and name not in UNREACHED.get(options.design, {})]
     violated = [e for e in explored if e.result.violation is not None]
     starved = [e for e in explored if e.lassos]
     cut = [e for e in explored if not e.result.complete and e.result.violation is None]

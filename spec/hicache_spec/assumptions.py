@@ -116,9 +116,10 @@ def nothing_else_is_evicted(s: State, t: State) -> bool:
 
 
 def overtakes_no_revoke(s: State, t: State) -> bool:
-    """No drain grants pages while the revoke of an operation that came before still waits."""
+    """No drain grants or refuses pages while the revoke of an operation that came before still waits."""
     return all(
-        not emitted(t, ON_ALLOCATED, op=op) or all(not waits_to_be_revoked(t, ahead) for ahead in OPS if ahead < op)
+        not (emitted(t, ON_ALLOCATED, op=op) or emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY))
+        or all(not waits_to_be_revoked(t, ahead) for ahead in OPS if ahead < op)
         for op in OPS
     )
 
@@ -178,7 +179,7 @@ ASSUMPTIONS = {
         ),
         Assumption(
             "no_revoke_overtaken",
-            "no tick of LEFT grants pages while the revoke of an operation that came before still waits",
+            "no tick of LEFT grants or refuses pages while the revoke of an operation that came before still waits",
             step="overtakes_no_revoke",
         ),
     )

@@ -26,7 +26,8 @@ CLAIM_FOUR = replace(CLAIM_TRIO, name="claim_four", requests=4)
 CLAIM = (CLAIM_PAIR, CLAIM_TRIO, CLAIM_NOTHING, CLAIM_VICTIMS, CLAIM_FOUR)
 
 CLAIM_MORE = (
-    replace(CLAIM_TRIO, name="claim_trio_aborts", aborts=True, stops=True),
+    replace(CLAIM_TRIO, name="claim_trio_aborts", aborts=True),
+    replace(CLAIM_PAIR, name="claim_pair_stops", stops=True),
     replace(CLAIM_PAIR, name="claim_pair_ranks", ranks=2),
     replace(CLAIM_PAIR, name="claim_pair_churn", churn=True),
     replace(CLAIM_TRIO, name="claim_best_effort", policy=BEST_EFFORT),

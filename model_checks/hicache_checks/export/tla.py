@@ -29,11 +29,10 @@ Is(condition) == condition = TRUE   \* in a guard: TLC would take a disjunction 
 Holds(queue, x) == \E i \in DOMAIN queue : queue[i] = x
 Queue(S, capacity) == UNION {[1 .. length -> S] : length \in 0 .. capacity}
 Table(entries) == [i \in 0 .. Len(entries) - 1 |-> entries[i + 1]]   \* the tables count from zero
-Sum(f) ==
-    LET from[S \in SUBSET DOMAIN f] == IF S = {} THEN 0 ELSE LET x == Min(S) IN f[x] + from[S \ {x}]
-    IN  from[DOMAIN f]
+RECURSIVE Sum(_, _)
+Sum(f, i) == IF i \in DOMAIN f THEN f[i] + Sum(f, i + 1) ELSE 0   \* f[i], f[i + 1] and so on
 ForEach(S, first, Step(_, _)) ==   \* S is a range of numbers; in their order
-    LET after[i \in Int] == IF i < Min(S) THEN first ELSE Step(after[i - 1], i)
+    LET after[i \in Int] == IF i \in S THEN Step(after[i - 1], i) ELSE first
     IN  IF S = {} THEN first ELSE after[Max(S)]
 """
 

@@ -211,13 +211,18 @@ class Formulas:
             sign, joint = ("\\E", "/\\") if name == "any" else ("\\A", "=>")
             text = element.text if not filters else f" {joint} ".join(t.at(COMPARISON) for t in (*filters, element))
             return Term(f"{sign} {variable} \\in {domain.at(COMPARISON)} : {text}", OPEN)
-        if filters:
-            test = " /\\ ".join(f.at(NEGATION) for f in filters)
-            domain = Term(f"{{{variable} \\in {domain.text} : {test}}}")
         value = self.number(node.elt, inner).text
+        test = " /\\ ".join(f.at(NEGATION) for f in filters)
         if name == "sum":
-            return Term(f"Sum([{variable} \\in {domain.text} |-> {value}])")
+            value = f"IF {test} THEN {value} ELSE 0" if filters else value
+            return Term(f"Sum([{variable} \\in {domain.text} |-> {value}], {self._first(clause.iter, scene)})")
+        if filters:
+            domain = Term(f"{{{variable} \\in {domain.text} : {test}}}")
         return Term(f"{name.title()}({{{value} : {variable} \\in {domain.text}}})")
+
+    def _first(self, node: ast.expr, scene: Scene) -> str:
+        """The first number of the range that a loop or generator runs through."""
+        return self.number(range_ends(node)[0], scene).text if isinstance(node, ast.Call) and len(node.args) > 1 else "0"
 
     def domain(self, node: ast.expr, scene: Scene) -> Term:
         """The set that a loop or generator runs through."""

@@ -246,7 +246,9 @@ class ArraySearch:
             if bool(_any(t.leaves)):
                 if tally.leaves_depth is None:
                     tally.leaves_depth = depth
-                stays = columns.where_true(_not(columns.full(len(t.rows), 0, "truth") | t.leaves))
+                if isinstance(t.leaves, int):
+                    continue
+                stays = columns.where_true(~t.leaves)
                 inside = tuple(w[stays] for w in t.words)
             found.append(inside)
         if tally.deadlock_depth is None and bool(_any(self._kernels.is_stuck(words))):
