@@ -245,7 +245,7 @@ class Author:
         ]
         if self.predicates:
             forms += [
-                lambda: f"{self.one_of(self.predicates)}({self.one_of(sc.states)}, {self.element(sc, 'A', depth)})"
+                lambda: f"{self.one_of(self.predicates)}({self.one_of(sc.states)}, {self.member(sc, 'A', depth)})"
             ] * 2
         return forms
 
@@ -315,7 +315,7 @@ class Author:
         forms: list[Callable[[], str]] = [self._emit(sc)]
         forms += [self._assignment(v, sc) for v in self.variables] * 2
         if self.changes:
-            forms.append(lambda: f"{self.one_of(self.changes)}(s, {self.element(sc, 'A', 1)})")
+            forms.append(lambda: f"{self.one_of(self.changes)}(s, {self.member(sc, 'A', 1)})")
         lines = self.one_of(forms)().split("\n")
         return lines, sc
 

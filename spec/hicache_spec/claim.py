@@ -30,7 +30,7 @@ CLAIM_MORE = (
     replace(CLAIM_PAIR, name="claim_pair_stops", stops=True),
     replace(CLAIM_PAIR, name="claim_pair_ranks", ranks=2),
     replace(CLAIM_PAIR, name="claim_pair_churn", churn=True),
-    replace(CLAIM_TRIO, name="claim_best_effort", policy=BEST_EFFORT),
+    replace(CLAIM_PAIR, name="claim_best_effort", policy=BEST_EFFORT, churn=True, aborts=False),
     replace(CLAIM_PAIR, name="claim_timeout", policy=TIMEOUT),
 )
 """Every kind of call, two ranks, storage that churns, the other policies: each larger, or another question."""
