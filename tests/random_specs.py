@@ -358,7 +358,7 @@ class Author:
     # -- rules
 
     def declare(self) -> None:
-        for number in range(self.upto(2, 5)):
+        for number in range(self.upto(3, 5)):
             kind = self.one_of(("upto", "fifo", "flag", "subset", "optional", "member", "element"))
             over = self.one_of(("A", "B"))
             dims = self.one_of((("A",), ("B",), (), ("B", "B"), ("A", "B")))
@@ -403,13 +403,13 @@ class Author:
         return lines
 
     def action(self, number: int) -> list[str]:
-        params = self.one_of(((), (("p", "A"),), (("p", "A"), ("q", "B")), (("q", "B"),)))
+        params = self.one_of(((("p", "A"),), (("p", "A"), ("q", "B")), (("q", "B"),), ()))
         sc = Scope(elements=params)
         fair = "'weak'" if self.sometimes(70) else "''"
         tag = ", ".join([f"fairness={fair}", *(f"{name}={over}" for name, over in params)])
         head = ", ".join(["s: State", *(f"{name}: int" for name, _ in params)])
         lines = ["", "", f"@action({tag})", f"def act{number}({head}) -> None:", f'    """§2.{number} Act."""']
-        for _ in range(self.upto(0, 1)):
+        for _ in range(self.one_of((0, 1, 0, 2))):
             lines.append(f'    require({self.condition(sc, 2)}, "it is so")')
         lines += [f"    {line}" for line in self.write(sc)[0]]
         return lines + self.block(sc, 2, lambda sc: "", True)
@@ -432,7 +432,7 @@ class Author:
         self.declare()
         lines = ["", "", "class Shape(StateShape):", *(v.declaration for v in self.variables)]
         lines += self.initial() + self.helpers()
-        for number in range(self.upto(2, 5)):
+        for number in range(self.upto(3, 5)):
             lines += self.action(number)
         if self.sometimes(60):
             lines += self.judged("quiescent", "rests", "1", ("s",))

@@ -141,6 +141,9 @@ def explore(
     liveness: Annotated[
         bool, typer.Option("--liveness", help="Decide the liveness properties too; a violation is shown as a lasso.")
     ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="PROPERTY", help="Check just this property; may be repeated.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Configurations at a time; all cores are used.")] = None,
     max_states: Annotated[
         int | None, typer.Option(min=1, help="Cut each configuration, as unknown, at about so many states.")
@@ -175,6 +178,7 @@ def explore(
             device=device.value,
             symmetry=symmetry,
             liveness=liveness,
+            only=tuple(only or ()),
         )
         return explore_command.run(options, screen)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hicache_checks.engine.counterexample import ToldStep, tell
 from hicache_checks.engine.engines import EngineOptions, explore
-from hicache_checks.engine.explore import Exploration
+from hicache_checks.engine.explore import BUILT_IN, Exploration
 from hicache_checks.engine.graph_by_kernels import graph_by_kernels
 from hicache_checks.engine.liveness import ToldLasso, check_liveness, tell_lasso
 from hicache_checks.engine.native.build import NoCompiler
@@ -28,7 +28,8 @@ class ExploreOptions:
     ones.
 
     `jobs` configurations are explored at a time, each with `threads` threads; by default all cores are used.
-    `max_memory_mib` bounds the states and tables of each configuration.
+    `max_memory_mib` bounds the states and tables of each configuration. `only`: check just these properties; the
+    outcomes are not looked for then.
     """
 
     design: str = "decide_at_drain"
@@ -50,6 +51,7 @@ class ExploreOptions:
     device: str = "numpy"
     symmetry: bool = False
     liveness: bool = False
+    only: tuple[str, ...] = ()
 
     def how(self, configurations: int) -> tuple[int, EngineOptions]:
         """How many configurations at a time, and how each is explored."""
@@ -73,6 +75,7 @@ class Job:
     bounds: Bounds
     how: EngineOptions
     liveness: bool = False
+    only: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,15 @@ def run(options: ExploreOptions, screen: Screen) -> Outcome:
     """Explore and report. Raises InputError for an unknown design or impossible bounds."""
     if options.design not in DESIGNS:
         raise InputError(f"no design {options.design!r}; the designs are {', '.join(DESIGNS)}")
+    known = {*BUILT_IN, *(r.name for r in DESIGNS[options.design].rules() if r.kind in ("invariant", "step"))}
+    for name in options.only:
+        if name not in known:
+            raise InputError(f"no property {name!r} of states or steps; see SPEC.md §4 and §5")
     configurations = configurations_of(options)
     start = time.perf_counter()
     try:
         workers, how = options.how(len(configurations))
-        jobs = [Job(options.design, bounds, how, options.liveness) for bounds in configurations]
+        jobs = [Job(options.design, bounds, how, options.liveness, options.only or None) for bounds in configurations]
         explored = explore_all(jobs, workers, screen)
     except (SpecError, NoCompiler, MemoryError, ValueError) as refusal:
         raise InputError(str(refusal)) from None
@@ -152,7 +159,7 @@ def explore_all(jobs: Sequence[Job], workers: int, screen: Screen) -> list[Explo
 def explore_one(job: Job, report: Report) -> Explored:
     """Explore one configuration; decide liveness too, if the job asks for it and the rest holds."""
     spec = BoundSpec(DESIGNS[job.design], job.bounds)
-    result = explore(spec, job.how, lambda progress: report(job.bounds.name, progress))
+    result = explore(spec, job.how, lambda progress: report(job.bounds.name, progress), job.only)
     told = tuple(tell(spec, result.violation.run)) if result.violation else ()
     if not job.liveness or result.violation or not result.complete:
         return Explored(job.bounds, result, told)
@@ -174,7 +181,7 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
     violated = [e for e in explored if e.result.violation is not None]
     starved = [e for e in explored if e.lassos]
     cut = [e for e in explored if not e.result.complete and e.result.violation is None]
-    named = all(e.bounds in BOUNDS[options.bounds or "tiny"] for e in explored)
+    named = not options.only and all(e.bounds in BOUNDS[options.bounds or "tiny"] for e in explored)
     if violated or starved:
         verdict = Verdict.FAIL
     elif cut:
@@ -267,7 +274,7 @@ def report(options: ExploreOptions, explored: Sequence[Explored], outcome: Outco
             headline = f"{found.label} (§{found.section}) is violated, in {e.bounds.name}:"
             print_lasso(screen, headline, found.title, found.lasso.stem, found.lasso.loop)
     keys = outcome.keys
-    missing = keys["sometimes_missing"]
+    missing = [] if options.only else keys["sometimes_missing"]
     assert isinstance(missing, list)
     screen.say(
         f"{options.design}: {keys['states']:,} states, {keys['transitions']:,} transitions in {keys['seconds']:.1f} s; "
@@ -305,6 +312,8 @@ def _says(e: Explored) -> str:
 
 
 def _properties(options: ExploreOptions) -> str:
+    if options.only:
+        return f"only {', '.join(options.only)}"
     rules = DESIGNS[options.design].rules()
     counted = [sum(r.kind == kind for r in rules) for kind in ("invariant", "step", "sometimes", "live")]
     live = "liveness properties" if options.liveness else "liveness properties: see --liveness"

@@ -31,7 +31,7 @@ CLAIM_MORE = (
     replace(CLAIM_PAIR, name="claim_pair_ranks", ranks=2),
     replace(CLAIM_PAIR, name="claim_pair_churn", churn=True),
     replace(CLAIM_PAIR, name="claim_best_effort", policy=BEST_EFFORT, churn=True, aborts=False),
-    replace(CLAIM_PAIR, name="claim_timeout", policy=TIMEOUT),
+    replace(CLAIM_PAIR, name="claim_timeout", policy=TIMEOUT, churn=True, aborts=False),
 )
 """Every kind of call, two ranks, storage that churns, the other policies: each larger, or another question."""
 

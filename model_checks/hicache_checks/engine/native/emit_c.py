@@ -92,8 +92,9 @@ def kernels_header(compiled: Compiled, images: Sequence[Image] = ()) -> str:
     parts = [f"#define WORDS {compiled.layout.words}", *_tables(compiled)]
     live = [k for k in compiled.kernels if not (k.guard.is_constant and not k.guard.value)]
     rules = [list(g) for _, g in itertools.groupby(live, key=lambda k: k.step.rule.name)]
-    parts += [_rule(compiled, kernels) for kernels in rules]
-    parts += [_expand(rules), _invariants(compiled), _at_rest(compiled)]
+    sets: dict[int, int] = {(1 << len(compiled.violated)) - 1: 0}
+    parts += [_rule(compiled, kernels, sets) for kernels in rules]
+    parts += [_expand(rules), _invariants(compiled, sets), _at_rest(compiled)]
     parts += [_renaming_tables(images), _canonical(compiled.layout.words, images)]
     return "\n\n".join(parts) + "\n"
 
@@ -111,7 +112,7 @@ def _tables(compiled: Compiled) -> list[str]:
     return texts
 
 
-def _rule(compiled: Compiled, kernels: Sequence[Kernel]) -> str:
+def _rule(compiled: Compiled, kernels: Sequence[Kernel], sets: dict[int, int]) -> str:
     """One C function for all instances of an action. Instances that differ in their last parameter only form a group:
     they have their cases in common, and what several of them need is computed once."""
     code = _Code(compiled.layout)
@@ -121,21 +122,23 @@ def _rule(compiled: Compiled, kernels: Sequence[Kernel]) -> str:
         for condition in conditions:
             code.compute([condition])
             code.begin(f"if ({name(condition)}) {{")
-        _cases(compiled, group, cases_of(compiled.builder, compiled.before, group), code)
+        _cases(compiled, group, cases_of(compiled.builder, compiled.before, group), code, sets)
         for _ in conditions:
             code.end()
     title = f"{kernels[0].step.rule.name}: {kernels[0].step.rule.title}".replace("*/", "")
     return f"/* {title} */\nstatic void rule_{kernels[0].number}(const u64 *w, Sink *sink) {{\n{_body(code.lines)}\n}}"
 
 
-def _cases(compiled: Compiled, group: Sequence[Kernel], cases: Cases, code: _Code) -> None:
+def _cases(
+    compiled: Compiled, group: Sequence[Kernel], cases: Cases, code: _Code, sets: dict[int, int]
+) -> None:
     if isinstance(cases, Split):
         code.compute([cases.condition])
         code.begin(f"if ({name(cases.condition)}) {{")
-        _cases(compiled, group, cases.yes, code)
+        _cases(compiled, group, cases.yes, code, sets)
         code.end()
         code.begin("else {")
-        _cases(compiled, group, cases.no, code)
+        _cases(compiled, group, cases.no, code, sets)
         code.end()
         return
     users = Counter(node.number for case in cases for node in in_order(case.results))
@@ -144,7 +147,7 @@ def _cases(compiled: Compiled, group: Sequence[Kernel], cases: Cases, code: _Cod
         code.compute([kernel.guard])
         code.begin(f"if ({name(kernel.guard)}) {{ /* {kernel.step.label} */")
         touched = sum(1 << i for i, reads in enumerate(compiled.read_by) if reads & case.changes.keys())
-        _step(compiled.layout, kernel, case, code, touched)
+        _step(compiled.layout, kernel, case, code, sets.setdefault(touched, len(sets)))
         code.end()
 
 
@@ -170,7 +173,7 @@ def _step(layout: Layout, kernel: Kernel, case: Case, code: _Code, touched: int)
         code.compute(condition for _, condition in case.reached)
         code.lines += [f"reached |= (u64){name(condition)} << {i};" for i, condition in case.reached]
         code.end()
-    code.lines.append(f"emit(sink, {kernel.number}, o, broken, reached, {name(case.leaves)}, {hex(touched)}ULL);")
+    code.lines.append(f"emit(sink, {kernel.number}, o, broken, reached, {name(case.leaves)}, {touched});")
 
 
 def _in_common(group: Sequence[Kernel]) -> list[Node]:
@@ -222,16 +225,18 @@ def _canonical(words: int, images: Sequence[Image]) -> str:
     return f"static inline void canonical(const u64 *w, u64 *o) {{\n{_body(lines)}\n}}"
 
 
-def _invariants(compiled: Compiled) -> str:
-    code = _Code(compiled.layout)
-    for i, violated in enumerate(compiled.violated):
-        if violated is not compiled.builder.false:
-            code.begin(f"if (wanted >> {i} & 1) {{")
-            code.compute([violated])
-            code.lines.append(f"broken |= (u64){name(violated)} << {i};")
-            code.end()
-    lines = ["u64 broken = 0;", *code.lines, "return broken;"]
-    return f"static u64 invariants_broken(const u64 *w, u64 wanted) {{\n    (void)w, (void)wanted;\n{_body(lines)}\n}}"
+def _invariants(compiled: Compiled, sets: Iterable[int]) -> str:
+    """A function for each set of invariants, given as bits, and one that chooses by the number of the set."""
+    parts, cases = [], []
+    for number, wanted in enumerate(sets):
+        violated = [(i, v) for i, v in enumerate(compiled.violated) if wanted >> i & 1 and v is not compiled.builder.false]
+        code = _Code(compiled.layout)
+        code.compute(v for _, v in violated)
+        lines = [*code.lines, "(void)w;", f"return {' | '.join(f'(u64){name(v)} << {i}' for i, v in violated) or '0'};"]
+        parts.append(f"static u64 broken_of_set_{number}(const u64 *w) {{\n{_body(lines)}\n}}")
+        cases.append(f"case {number}: return broken_of_set_{number}(w);")
+    lines = ["switch (set) {", *cases, "}", "return 0;"]
+    return "\n\n".join([*parts, f"static u64 invariants_broken(const u64 *w, int set) {{\n{_body(lines)}\n}}"])
 
 
 def _at_rest(compiled: Compiled) -> str:

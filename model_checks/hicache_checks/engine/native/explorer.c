@@ -1,7 +1,7 @@
 /* Breadth-first exploration in levels. kernels.h is generated from the specification; it defines WORDS and
 
      static void expand(const u64 *w, Sink *sink);   calls emit() for every enabled step, sets sink->goes_on
-     static u64 invariants_broken(const u64 *w, u64 wanted);   bit i: invariant i, one of the wanted, does not hold
+     static u64 invariants_broken(const u64 *w, int set);   bit i: invariant i, one of that set, does not hold
      static int at_rest(const u64 *w);
      static void canonical(const u64 *w, u64 *o);    the least image under the declared symmetries, or w itself
 
@@ -22,7 +22,7 @@ typedef int32_t i32;
 typedef uint8_t u8;
 
 typedef struct Sink Sink;
-static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves, u64 touched);
+static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves, int touched);
 
 /* Where steps go: into the outboxes of a search, or, without one, into arrays. */
 struct Sink {
@@ -44,9 +44,11 @@ struct Sink {
 #define ROUND_STATES 4096
 #define AHEAD 32
 #define SEEN (1 << 14)
+#define FIRST_BITS 12
 
 typedef struct {
-    u64 hash, touched;
+    u64 hash;
+    int touched;
     u64 w[WORDS];
 } Found;
 
@@ -60,6 +62,7 @@ typedef struct {
     u64 count, capacity;
     u64 *table; /* open addressing: upper half of the hash, index + 1 */
     u64 slots;
+    int shift; /* 64 - log2(slots) */
     u64 level_begin, level_end;
 } Part;
 
@@ -91,8 +94,8 @@ static inline int same(const u64 *a, const u64 *b) {
     return !difference;
 }
 
-static inline int owner(u64 hash, int threads) { /* bits that the tables do not use */
-    return (int)((hash >> 40 & 0xFFFF) * (u64)threads >> 16);
+static inline int owner(u64 hash, int threads) { /* by bits that the tables do not use */
+    return (int)((hash & 0xFFFF) * (u64)threads >> 16);
 }
 
 static inline u64 hash_of(const u64 *w) {
@@ -116,7 +119,7 @@ static void *reserve(u64 bytes) {
     return p;
 }
 
-static void send(Outbox *box, const u64 *w, u64 hash, u64 touched) {
+static void send(Outbox *box, const u64 *w, u64 hash, int touched) {
     if (box->count == box->capacity) {
         u64 capacity = box->capacity ? box->capacity * 2 : 1024;
         Found *grown = realloc(box->found, capacity * sizeof(Found));
@@ -142,9 +145,9 @@ static void collect(Sink *sink, int step, const u64 *o, u64 broken, u64 reached,
     else memcpy(sink->targets + i * WORDS, o, WORDS * 8);
 }
 
-/* `touched`: the invariants that speak of something that the step changes. The others hold after it if they held before;
+/* `touched`: the set of invariants that speak of something that the step changes; set 0 has all of them. The others hold after it if they held before;
    and if one of those did not, its shortest run is known already. */
-static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves, u64 touched) {
+static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, int leaves, int touched) {
     if (!sink->search) {
         collect(sink, step, o, broken, reached, leaves);
         return;
@@ -156,23 +159,26 @@ static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, in
     if (leaves) return; /* no such state can be written down */
     u64 c[WORDS];
     canonical(o, c);
-    u64 hash = hash_of(c), *seen = sink->seen + WORDS * (hash & (SEEN - 1));
+    u64 hash = hash_of(c), *seen = sink->seen + WORDS * (hash >> 16 & (SEEN - 1));
     if (same(seen, c)) return; /* found a moment ago */
     memcpy(seen, c, sizeof c);
     send(&sink->to[owner(hash, sink->search->threads)], c, hash, touched);
 }
 
+/* Where a hash begins to look: by its upper bits, which an entry keeps. So a larger table has the same order. */
+static inline u64 place_of(const Part *p, u64 hash) { return hash >> p->shift; }
+
 static int grow_table(Part *p) {
-    u64 slots = p->slots * 2, *table = reserve(slots * 8);
+    u64 slots = p->slots * 2, *table = reserve(slots * 8), *old = p->table;
     if (!table) return 0;
+    p->shift--;
     for (u64 i = 0; i < p->slots; i++) {
-        u64 entry = p->table[i];
-        if (!entry) continue;
-        u64 j = hash_of(p->states + WORDS * ((u32)entry - 1)) & (slots - 1);
+        if (!old[i]) continue;
+        u64 j = place_of(p, old[i]);
         while (table[j]) j = (j + 1) & (slots - 1);
-        table[j] = entry;
+        table[j] = old[i];
     }
-    munmap(p->table, p->slots * 8);
+    munmap(old, p->slots * 8);
     p->table = table;
     p->slots = slots;
     return 1;
@@ -185,14 +191,14 @@ static u64 take_in(Search *s, Part *p, Outbox *box) {
         u64 last = first + AHEAD < box->count ? first + AHEAD : box->count;
         if ((p->count + AHEAD) * 3 > p->slots * 2 && !grow_table(p)) { s->report->no_memory = 1; break; }
         if (p->count + AHEAD > p->capacity) { s->report->no_memory = 1; break; }
-        for (u64 i = first; i < last; i++) __builtin_prefetch(&p->table[box->found[i].hash & (p->slots - 1)]);
+        for (u64 i = first; i < last; i++) __builtin_prefetch(&p->table[place_of(p, box->found[i].hash)]);
         for (u64 i = first; i < last; i++) {
-            u64 entry = p->table[box->found[i].hash & (p->slots - 1)];
+            u64 entry = p->table[place_of(p, box->found[i].hash)];
             if (entry) __builtin_prefetch(p->states + WORDS * ((u32)entry - 1));
         }
         for (u64 i = first; i < last; i++) {
             const Found *f = &box->found[i];
-            u64 tag = f->hash & 0xFFFFFFFF00000000ULL, j = f->hash & (p->slots - 1);
+            u64 tag = f->hash & 0xFFFFFFFF00000000ULL, j = place_of(p, f->hash);
             for (;; j = (j + 1) & (p->slots - 1)) {
                 u64 entry = p->table[j];
                 if (!entry) {
@@ -313,7 +319,7 @@ void explore(Search *s, const u64 *initial) {
     canonical(initial, w);
     u64 hash = hash_of(w);
     int first = owner(hash, s->threads);
-    send(&s->outbox[0][first], w, hash, ~0ULL);
+    send(&s->outbox[0][first], w, hash, 0);
     note(r->invariant_depth, take_in(s, &s->part[first], &s->outbox[0][first]), 0);
     pthread_t thread[THREADS_MAX];
     struct { Search *search; int number; } argument[THREADS_MAX];
@@ -368,7 +374,8 @@ Search *open_search(Report *report, int threads, u64 capacity, u64 states_max, u
     for (int t = 0; t < threads; t++) {
         Part *p = &s->part[t];
         p->capacity = capacity;
-        p->slots = 1 << 12;
+        p->slots = 1 << FIRST_BITS;
+        p->shift = 64 - FIRST_BITS;
         p->states = reserve(capacity * WORDS * 8);
         p->table = reserve(p->slots * 8);
         if (!p->states || !p->table) {
@@ -416,7 +423,7 @@ u64 successors(const u64 *states, u64 count, u64 capacity, i32 *sources, i32 *st
 }
 
 void broken_invariants(const u64 *states, u64 count, u64 *broken) {
-    for (u64 i = 0; i < count; i++) broken[i] = invariants_broken(states + i * WORDS, ~0ULL);
+    for (u64 i = 0; i < count; i++) broken[i] = invariants_broken(states + i * WORDS, 0);
 }
 
 void canonical_states(const u64 *states, u64 count, u64 *out) {
