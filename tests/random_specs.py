@@ -312,8 +312,8 @@ class Author:
         return self.one_of((branch, branch, loop, counted, *([early] if returns else [])))()
 
     def write(self, sc: Scope) -> tuple[list[str], Scope]:
-        forms: list[Callable[[], str]] = [self._emit(sc)]
-        forms += [self._assignment(v, sc) for v in self.variables] * 2
+        forms: list[Callable[[], str]] = [self._assignment(v, sc) for v in self.variables] * 2
+        forms.append(self._emit(sc))
         if self.changes:
             forms.append(lambda: f"{self.one_of(self.changes)}(s, {self.member(sc, 'A', 1)})")
         lines = self.one_of(forms)().split("\n")
@@ -335,23 +335,26 @@ class Author:
             if v.kind == "upto":
                 if self.sometimes(10):
                     return f"{place} {self.one_of(('=', '+=', '-='))} {self.number(sc, 1)}"
-                if self.sometimes(50):
-                    return f"{place} = {place} + 1 if {place} < {v.high} else 0"
-                return f"{place} = min(max({self.number(sc, 2)}, 0), {v.high})"
+                if self.sometimes(40):
+                    return f"{place} = min(max({self.number(sc, 2)}, 0), {v.high})"
+                return f"{place} = {place} + 1 if {place} < {v.high} else 0"
             if v.kind == "member":
                 return f"{place} = {self.one_of((f'AFTER[{place}]', f'min(max({self.number(sc, 1)}, 0), 2)'))}"
             member = self.member(sc, v.over, 1)
+            turned = f"({place} + 1 if {place} + 1 < len({v.over}) else 0)"
             if v.kind == "element":
-                return f"{place} = {member}"
+                return f"{place} = {self.one_of((turned, member))}"
             if v.kind == "optional":
-                return f"{place} = {self.one_of((member, 'NONE', f'({member} if {self.condition(sc, 1)} else NONE)'))}"
+                unless = f"({member} if {self.condition(sc, 1)} else NONE)"
+                return f"{place} = {self.one_of((turned, member, 'NONE', unless))}"
             if v.kind == "subset":
                 away = self.one_of((member, self.number(sc, 1), f"{self.number(sc, 0)} + 32"))
                 return self.one_of((f"insert({place}, {member})", f"discard({place}, {away})"))
             longer = f"{place}.append({member})"
-            held = f"if len({place}) < {self.upto(1, 3)}:\n    {longer}"
+            room = int(v.capacity[2:]) if v.capacity else self.sizes[v.over]
+            held = f"if len({place}) < {self.one_of((room, room, 1, room + 1))}:\n    {longer}"
             shorter = f"if len({place}) > 0:\n    {self.one_of(('', 'gone = '))}{place}.pop(0)"
-            return self.one_of((shorter, held, longer))
+            return self.one_of((held, shorter, held, shorter, longer))
 
         return text
 

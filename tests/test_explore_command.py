@@ -70,8 +70,58 @@ def test_a_violation_is_in_the_json_with_its_steps(capsys: pytest.CaptureFixture
 def test_a_budget_that_runs_out_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = hicheck(f"explore {AGAIN} --max-states 100", capsys)
     assert code == 3
-    assert "unknown: cut by --max-states" in out
+    assert "unknown: cut by a budget" in out
     assert out.splitlines()[-1].endswith("; unknown")
+
+
+@pytest.mark.heavy
+def test_a_budget_of_memory_that_runs_out_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hicheck("explore --requests 3 --ranks 2 --max-memory 8 --json -", capsys)
+    assert code == 3
+    (configuration,) = json.loads(out)["configurations"]
+    assert not configuration["complete"]
+    assert configuration["bytes_peak"] > 8 << 20
+
+
+@pytest.mark.parametrize("engine", ["object", "array", "native"])
+def test_every_engine_tells_the_same(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --engine {engine} --json -", capsys)
+    document = json.loads(out)
+    assert code == 1
+    assert document["configurations"][0]["engine"] == engine
+    assert (document["states"], document["transitions"], document["depth"]) == (168, 317, 11)
+    (violation,) = document["violations"]
+    assert [step["action"] for step in violation["steps"]][-2:] == [
+        "sched_submit(request=0, chain=0)",
+        "sched_drain(hits=1, pages=0)",
+    ]
+
+
+def test_symmetry_says_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hicheck(f"explore {AGAIN} --engine array --symmetry", capsys)
+    assert code == 0
+    assert "holds; symmetry checked on 821 of 821 states" in out
+
+
+def test_only_one_property(capsys: pytest.CaptureFixture[str]) -> None:
+    only = "--only inv_life_cycle_is_legal"
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --engine array {only}", capsys)
+    assert code == 1
+    assert "inv_life_cycle_is_legal (§4.13) is violated in 11 steps" in out
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --only inv_anchors_alive", capsys)
+    assert (code, out.splitlines()[-1].split("; ")[1:]) == (0, ["only inv_anchors_alive", "pass"])
+
+
+def test_a_lost_liveness_property_is_a_lasso(capsys: pytest.CaptureFixture[str]) -> None:
+    room = "--requests 1 --attempts 2 --host-pages 2 --pages 1 --churn --jobs 1 --engine array"
+    only = "--only inv_anchors_alive --liveness"
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {room} {only}", capsys)
+    assert code == 1
+    assert "live_submitted_operations_end(op=1) (§7.1) is violated, in custom:" in out
+    assert "  and then nothing: nothing that must go on can go on" in out
+    code, out, _ = hicheck(f"explore {room} --liveness --json -", capsys)
+    assert code == 0
+    assert {found["holds"] for found in json.loads(out)["liveness"]} == {True}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +130,8 @@ def test_a_budget_that_runs_out_is_unknown(capsys: pytest.CaptureFixture[str]) -
         ("--design nothing", "no design 'nothing'; the designs are decide_at_drain, decide_at_drain_by_rid"),
         ("--bounds tiny --pages 1", "resident and stored pages of a chain lie in 0..1"),
         ("--requests 0", "greater than or equal to 1"),
+        ("--only inv_nothing", "no property 'inv_nothing' of states or steps"),
+        ("--engine array --device cuda --requests 1", "torch has no device 'cuda' here"),
         ("--policy never", "is not one of"),
         ("--bounds huge", "is not one of"),
     ],
