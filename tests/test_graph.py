@@ -16,6 +16,7 @@ from hicache_checks.engine.graph import (
     first_occurrences,
     graph_by_objects,
     offsets_of,
+    restrict,
     shortest_paths,
 )
 from hicache_spec import DESIGNS, BoundSpec, Design
@@ -79,8 +80,17 @@ def test_steps_that_are_not_allowed_are_left_out_with_what_only_they_reach() -> 
     def nothing_is_reopened(s: State, t: State) -> bool:
         return len(t.done) >= len(s.done)
 
-    whole, part = graph_by_objects(spec), graph_by_objects(spec, allowed=[nothing_is_reopened])
+    whole = graph_by_objects(spec)
+    part = restrict(whole, nothing_is_reopened, ["env_reopen", "worker_finish"])
     assert part.size < whole.size
+    assert spec.encode(part.states[0]) == spec.encode(spec.initial())
+    for edge in range(len(part.sources)):
+        s = part.states[int(part.sources[edge])]
+        spec.steps[part.steps[edge]].run(s)
+        assert spec.encode(s) == spec.encode(part.states[int(part.targets[edge])])
+    assert part.at_rest.sum() == sum(spec.is_quiescent(part.states[n]) for n in range(part.size))
+    untouched = restrict(whole, nothing_is_reopened, ["worker_finish"])
+    assert (untouched.size, len(untouched.sources)) == (whole.size, len(whole.sources))
     assert "env_reopen" in {spec.steps[n].rule.name for n in whole.steps}
     assert "env_reopen" not in {spec.steps[n].rule.name for n in part.steps}
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from hicache_checks.engine.graph import Graph, graph_by_objects
+from hicache_checks.engine.graph import Graph, graph_by_objects, restrict
 from hicache_checks.engine.refine import BudgetSpent, Comparison
 from hicache_checks.engine.refine_told import Move, TwoSides, both_sides
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 from hicache_spec import DESIGNS, Bounds, BoundSpec, SpecError
 from hicache_spec.assumptions import ASSUMPTIONS, Assumption
 from hicache_spec.claim import COMPARED
-from hicache_spec.observations import OBSERVATIONS, POLLS, TOLD, default_polls, observation, outcome
+from hicache_spec.observations import DRAINS, OBSERVATIONS, POLLS, TOLD, default_polls, observation, outcome
 from hicache_spec.watched import watched
 
-GRAPHS_KEPT = 64
+GRAPHS_KEPT = 128
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,12 @@ def _steps(assumed: Sequence[Assumption], of_left: bool) -> tuple[str, ...]:
 
 @lru_cache(GRAPHS_KEPT)
 def graph_of(design: str, bounds: Bounds, polls: str, allowed: tuple[str, ...], max_states: int | None) -> Graph:
-    """The graph of a watched design, its runs restricted to steps of which these functions hold. Raises SpecError."""
+    """The graph of a watched design, its runs restricted to drains of which these functions hold. Raises SpecError."""
+    if allowed:
+        whole = graph_of(design, bounds, polls, allowed[:-1], max_states)
+        return restrict(whole, whole.spec.function(allowed[-1]), DRAINS)
     spec = BoundSpec(watched(DESIGNS[design], bounds, polls), bounds)
-    return graph_by_objects(spec, TOLD, max_states, [spec.function(name) for name in allowed])
+    return graph_by_objects(spec, TOLD, max_states)
 
 
 def _check_sizes(assumption: Assumption, graph: Graph) -> None:
@@ -167,6 +170,7 @@ def _run_as_json(bounds: Bounds, told: TwoSides) -> dict[str, object]:
         "configuration": bounds.name,
         "word": list(told.word),
         "matched": told.matched,
+        "instead": told.instead,
         "left": moves(told.left),
         "right": moves(told.right),
         "left_outcome": told.left_outcome,

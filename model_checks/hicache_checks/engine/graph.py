@@ -116,18 +116,16 @@ def graph_by_objects(
     spec: BoundSpec,
     kinds: Collection[str] = (),
     max_states: int | None = None,
-    allowed: Sequence[StepPredicate] = (),
     progress: Callable[[int], None] | None = None,
 ) -> Graph:
     """Explore breadth-first with plain Python objects, without judging anything.
 
-    `kinds`: the names of the kinds of events to record. `allowed` restricts the runs: a step of which one of these does
-    not hold is left out, and so is what only it reaches. `progress` is told the number of states.
+    `kinds`: the names of the kinds of events to record. `progress` is told the number of states.
     """
     gc_was_enabled = gc.isenabled()
     gc.disable()  # nothing here is cyclic, and the collector would walk millions of live keys again and again
     try:
-        return _build(spec, frozenset(kinds), max_states, allowed, progress)
+        return _build(spec, frozenset(kinds), max_states, progress)
     finally:
         if gc_was_enabled:
             gc.enable()
@@ -137,7 +135,6 @@ def _build(
     spec: BoundSpec,
     kinds: frozenset[str],
     max_states: int | None,
-    allowed: Sequence[StepPredicate],
     progress: Callable[[int], None] | None,
 ) -> Graph:
     first = spec.encode(spec.initial())
@@ -148,28 +145,76 @@ def _build(
     source = 0
     while source < len(keys) and complete:
         key = keys[source]
-        before, after = spec.decode(key), spec.decode(key)
+        after = spec.decode(key)
         for number, step in enumerate(spec.steps):
             try:
                 step.run(after)
             except Refused:
-                continue  # guards come first: `after` is still as `before`
-            if all(holds(before, after) for holds in allowed):
-                encoded = spec.encode(after)
-                target = ids.setdefault(encoded, len(keys))
-                if target == len(keys):
-                    if len(keys) == max_states:
-                        complete = False
-                        break
-                    keys.append(encoded)
-                happening = (number, tuple(e for e in after.events if e[0] in kinds))
-                edges.append((source, target, vocabulary.setdefault(happening, len(vocabulary))))
+                continue  # guards come first: the state is as it was
+            encoded = spec.encode(after)
+            target = ids.setdefault(encoded, len(keys))
+            if target == len(keys):
+                if len(keys) == max_states:
+                    complete = False
+                    break
+                keys.append(encoded)
+            happening = (number, tuple(e for e in after.events if e[0] in kinds))
+            edges.append((source, target, vocabulary.setdefault(happening, len(vocabulary))))
             after = spec.decode(key)
         source += 1
         if progress is not None and source % PROGRESS_EVERY_STATES == 0:
             progress(len(keys))
     columns = np.array(edges, np.int32).reshape(-1, 3).T.copy()
     return Graph(spec, ObjectStates(spec, keys), columns[0], columns[1], columns[2], tuple(vocabulary), complete)
+
+
+@dataclass(frozen=True)
+class SomeStates:
+    """Some states of another graph: `kept` are their numbers there."""
+
+    whole: States
+    kept: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, number: int) -> State:
+        return self.whole[int(self.kept[number])]
+
+    def where(self, predicates: Sequence[Predicate]) -> Mask:
+        """Asks in the whole graph."""
+        found: Mask = self.whole.where(predicates)[:, self.kept]
+        return found
+
+
+def restrict(graph: Graph, allowed: StepPredicate, actions: Collection[str]) -> Graph:
+    """The part of a graph that is reached without the steps of these actions of which `allowed` does not hold.
+
+    Each such step is replayed, its state before, its state after and its events shown to the predicate.
+    """
+    spec = graph.spec
+    concerned = np.array([step.rule.name in actions for step in spec.steps], bool)[graph.steps]
+    kept = np.ones(len(graph.sources), bool)
+    for edge in np.flatnonzero(concerned).tolist():
+        source = int(graph.sources[edge])
+        before, after = graph.states[source], graph.states[source]
+        spec.steps[graph.steps[edge]].run(after)
+        kept[edge] = allowed(before, after)
+    edges = np.flatnonzero(kept)
+    sources, targets = graph.sources[edges], graph.targets[edges]
+    states = closure(offsets_of(sources, graph.size), targets, np.zeros(1, np.int64), graph.size)
+    numbers = np.full(graph.size, -1, np.int32)
+    numbers[states] = np.arange(len(states), dtype=np.int32)
+    inside = numbers[sources] >= 0
+    return Graph(
+        spec,
+        SomeStates(graph.states, states),
+        numbers[sources[inside]],
+        numbers[targets[inside]],
+        graph.labels[edges[inside]],
+        graph.vocabulary,
+        graph.complete,
+    )
 
 
 # ---- algorithms on edges sorted by source

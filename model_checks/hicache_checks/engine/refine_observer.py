@@ -98,6 +98,12 @@ class Observer:
             number = self._close(self._moves[number][letter])
         return number
 
+    def next_letters(self, number: int) -> list[int]:
+        """The letters that some member of the set can show next."""
+        if number not in self._moves:
+            self._moves[number] = self._moves_from(number)
+        return list(self._moves[number])
+
     def _moves_from(self, number: int) -> dict[int, Wide]:
         """For each letter that some member of the set can show next, the states that it leads to."""
         edges = edges_from(self.offsets, self.sets[number])

@@ -1,7 +1,7 @@
 """A difference between two designs told step by step: LEFT's run, and beside it the nearest that RIGHT can do.
 
-If RIGHT cannot show the word, that is its longest matching run; if it can show the word but not the outcome, a run to
-its nearest outcome after the same word.
+If RIGHT cannot show the word, that is its longest matching run, and what it can show next that is most like what it
+cannot; if it can show the word but not the outcome, a run to its nearest outcome after the same word.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hicache_checks.engine.graph import edges_from, shortest_paths
 from hicache_checks.engine.refine import Comparison, Difference
 from hicache_checks.engine.refine_observer import HIDDEN, NOTHING, Wide
 from hicache_spec import BoundSpec
-from hicache_spec.observations import TOLD, say_event, say_letter
+from hicache_spec.observations import TOLD, Letter, say_event, say_letter
 
 Outcome = tuple[tuple[str, int], ...]
 
@@ -36,12 +36,14 @@ class Move:
 class TwoSides:
     """Both runs, aligned by what is seen. `matched`: the letters that RIGHT can show, out of all.
 
-    The outcomes are those at rest; None where the word itself is the difference.
+    The outcomes are those at rest; None where the word itself is the difference. There, `instead` is the letter of
+    RIGHT's that is most like the first that it cannot show; empty if it can show none of that kind.
     """
 
     rows: tuple[tuple[Move | None, Move | None], ...]
     word: tuple[str, ...]
     matched: int
+    instead: str
     left_outcome: Outcome | None
     right_outcome: Outcome | None
 
@@ -59,7 +61,10 @@ class TwoSides:
 def both_sides(comparison: Comparison, difference: Difference) -> TwoSides:
     """Tell a difference."""
     letters = comparison.left.word(difference.edges)
-    right, matched, outcome = _nearest(comparison, letters, difference.outcome)
+    matched = _matched(comparison, letters)
+    other = None if matched == len(letters) else _most_alike(comparison, letters[: matched + 1])
+    shown = letters[:matched] + ([] if other is None else [other])
+    right, outcome = _nearest(comparison, shown, difference.outcome)
     left_moves = _moves(comparison.left.graph.spec, [int(comparison.left.graph.steps[e]) for e in difference.edges])
     right_graph = comparison.observer.seen.graph
     right_moves = _moves(right_graph.spec, [int(right_graph.steps[e]) for e in right])
@@ -70,19 +75,50 @@ def both_sides(comparison: Comparison, difference: Difference) -> TwoSides:
     rows = _aligned(_seen(left_moves, left_words), _seen(right_moves, right_words))
     told: Any = difference.outcome
     word = tuple(map(say_letter, difference.word))
-    return TwoSides(tuple(rows), word, matched, told, outcome)
+    instead = "" if other is None else say_letter(*comparison.alphabet.read([other]))
+    return TwoSides(tuple(rows), word, matched, instead, told, outcome)
 
 
-def _nearest(comparison: Comparison, letters: Sequence[int], outcome: Any) -> tuple[list[int], int, Any]:
-    """Edges of RIGHT's run, how many letters it shows, and the outcome at its end."""
-    observer = comparison.observer
-    sets = [observer.start]
+def _sets(comparison: Comparison, letters: Sequence[int]) -> list[int]:
+    """The observer's sets after each prefix of the letters, as far as RIGHT can show them."""
+    sets = [comparison.observer.start]
     for letter in letters:
-        following = observer.after(sets[-1], [letter])
+        following = comparison.observer.after(sets[-1], [letter])
         if following == NOTHING:
             break
         sets.append(following)
-    matched = len(sets) - 1
+    return sets
+
+
+def _matched(comparison: Comparison, letters: Sequence[int]) -> int:
+    return len(_sets(comparison, letters)) - 1
+
+
+def _most_alike(comparison: Comparison, letters: Sequence[int]) -> int | None:
+    """The letter that RIGHT can show in place of the last one: of the same kind, with most in common; None for none."""
+    observer = comparison.observer
+    (wanted,) = comparison.alphabet.read(letters[-1:])
+    possible = []
+    for number in observer.next_letters(_sets(comparison, letters)[-1]):
+        (letter,) = comparison.alphabet.read([number])
+        if letter[0] == wanted[0]:
+            possible.append((-_in_common(letter, wanted), say_letter(letter), number))
+    return min(possible)[2] if possible else None
+
+
+def _in_common(one: Letter, other: Letter) -> int:
+    """How much two letters share: equal values in equal places; of a tick's decisions, what each shares with its like."""
+    return sum(
+        2 * _in_common(a, b) + 1 if isinstance(a, tuple) and isinstance(b, tuple) and a[:2] == b[:2] else int(a == b)
+        for a, b in zip(one[1:], other[1:], strict=False)
+    )
+
+
+def _nearest(comparison: Comparison, letters: Sequence[int], outcome: Any) -> tuple[list[int], Any]:
+    """Edges of RIGHT's shortest run that shows the letters, if need be to the outcome nearest to this, and that one."""
+    observer = comparison.observer
+    sets = _sets(comparison, letters)
+    matched = len(letters)
     # One layer of nodes for each number of letters shown.
     sources, targets, edges = [], [], []
     for layer, number in enumerate(sets):
@@ -102,7 +138,7 @@ def _nearest(comparison: Comparison, letters: Sequence[int], outcome: Any) -> tu
     if outcome is not None:
         ends, nearest = _with_nearest_outcome(comparison, ends, matched, outcome)
     origins = observer.origins[joined[np.array(paths.to(int(ends[0])), np.int64)]] if len(ends) else np.zeros(0, int)
-    return [int(e) for e in origins if e != NOTHING], matched, nearest
+    return [int(e) for e in origins if e != NOTHING], nearest
 
 
 def _with_nearest_outcome(comparison: Comparison, ends: Wide, layer: int, outcome: Outcome) -> tuple[Wide, Any]:

@@ -82,7 +82,7 @@ def _result(measured: Measured, extra_states: int, compile_seconds: float, optio
         raise PeerFailed(f"pan: {last_line(measured)}")
     vector = _number(r"State-vector (\d+) byte", text)
     depth = _number(r"depth reached (\d+)", text)
-    wrong = re.search(r"assertion violated !\((\w+)_is_violated\)", text)
+    wrong = re.search(r"assertion violated\s+!\((\w+)_is_violated\)", text)
     errors = _number(r"errors: (\d+)", text) or 0
     cut = "max search depth too small" in text or "out of memory" in text.lower() or "Search not completed" in text
     flags = " ".join((options.optimise, *SAFETY, *(TUNED if options.tuned else ())))

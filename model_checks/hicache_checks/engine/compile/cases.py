@@ -124,4 +124,14 @@ def _dividing(cases: Iterable[Case]) -> list[Node]:
     by_number = {c.number: c for c in conditions}
     counted = Counter(c.number for c in conditions)
     best = sorted(counted, key=lambda number: (-counted[number], number))[:CANDIDATES]
-    return [by_number[number] for number in best if counted[number] >= FEWEST_TO_SPLIT]
+    return [cheapest(by_number[number]) for number in best if counted[number] >= FEWEST_TO_SPLIT]
+
+
+def conjuncts(node: Node) -> list[Node]:
+    """The conditions that a conjunction requires, in order."""
+    return [part for a in node.args for part in conjuncts(a)] if node.op == "and" else [node]
+
+
+def cheapest(condition: Node) -> Node:
+    """The part of a conjunction that is decided with the least work: often it settles the matter."""
+    return min(conjuncts(condition), key=lambda n: (len(in_order([n])), n.number))

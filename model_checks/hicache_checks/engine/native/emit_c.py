@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from hicache_checks.engine.compile.cases import Case, Cases, Split, cases_of
+from hicache_checks.engine.compile.cases import Case, Cases, Split, cases_of, conjuncts
 from hicache_checks.engine.compile.expressions import Node, in_order
 from hicache_checks.engine.compile.kernels import Compiled, Kernel
 from hicache_checks.engine.compile.layout import Layout
@@ -108,16 +108,17 @@ def _tables(compiled: Compiled) -> list[str]:
     for known_as, table in tables.items():
         cells = [*table, *[0] * (_padded(table) - len(table))]
         wide = min(table) <= -(1 << INT_BITS) or max(table) >= 1 << INT_BITS
-        texts.append(f"static const {'i64' if wide else 'int'} T{known_as}[{len(cells)}] = {{{', '.join(map(str, cells))}}};")
+        texts.append(
+            f"static const {'i64' if wide else 'int'} T{known_as}[{len(cells)}] = {{{', '.join(map(str, cells))}}};"
+        )
     return texts
 
 
 def _rule(compiled: Compiled, kernels: Sequence[Kernel], sets: dict[int, int]) -> str:
-    """One C function for all instances of an action. Instances that differ in their last parameter only form a group:
-    they have their cases in common, and what several of them need is computed once."""
+    """One C function for all instances of an action. Instances that have most of their work in common form a group: they
+    have their cases in common, and what several of them need is computed once."""
     code = _Code(compiled.layout)
-    for _, instances in itertools.groupby(kernels, key=lambda k: tuple(k.step.arguments.values())[:-1]):
-        group = list(instances)
+    for group in _groups(kernels):
         conditions = [*_in_common(group), compiled.builder.some(k.guard for k in group)]
         for condition in conditions:
             code.compute([condition])
@@ -129,9 +130,7 @@ def _rule(compiled: Compiled, kernels: Sequence[Kernel], sets: dict[int, int]) -
     return f"/* {title} */\nstatic void rule_{kernels[0].number}(const u64 *w, Sink *sink) {{\n{_body(code.lines)}\n}}"
 
 
-def _cases(
-    compiled: Compiled, group: Sequence[Kernel], cases: Cases, code: _Code, sets: dict[int, int]
-) -> None:
+def _cases(compiled: Compiled, group: Sequence[Kernel], cases: Cases, code: _Code, sets: dict[int, int]) -> None:
     if isinstance(cases, Split):
         code.compute([cases.condition])
         code.begin(f"if ({name(cases.condition)}) {{")
@@ -178,13 +177,24 @@ def _step(layout: Layout, kernel: Kernel, case: Case, code: _Code, touched: int)
 
 def _in_common(group: Sequence[Kernel]) -> list[Node]:
     """What all guards of a group require, the cheapest first: most states fail there already."""
-    parts = [{n.number: n for n in _conjuncts(k.guard)} for k in group]
+    parts = [{n.number: n for n in conjuncts(k.guard)} for k in group]
     shared = [n for number, n in parts[0].items() if all(number in p for p in parts)]
     return sorted(shared, key=lambda n: (len(in_order([n])), n.number))
 
 
-def _conjuncts(node: Node) -> list[Node]:
-    return [part for a in node.args for part in _conjuncts(a)] if node.op == "and" else [node]
+def _groups(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
+    """Neighbouring instances, as long as each has at least half of its work in common with the first of its group."""
+    groups: list[list[Kernel]] = []
+    work: set[int] = set()
+    for kernel in kernels:
+        roots = [*kernel.changes.values(), kernel.leaves]
+        mine = {n.number for n in in_order(roots) if n.op not in ("slot", "const")}
+        if groups and 2 * len(mine & work) > len(mine):
+            groups[-1].append(kernel)
+        else:
+            groups.append([kernel])
+            work = mine
+    return groups
 
 
 def _expand(rules: Sequence[Sequence[Kernel]]) -> str:
@@ -229,7 +239,9 @@ def _invariants(compiled: Compiled, sets: Iterable[int]) -> str:
     """A function for each set of invariants, given as bits, and one that chooses by the number of the set."""
     parts, cases = [], []
     for number, wanted in enumerate(sets):
-        violated = [(i, v) for i, v in enumerate(compiled.violated) if wanted >> i & 1 and v is not compiled.builder.false]
+        violated = [
+            (i, v) for i, v in enumerate(compiled.violated) if wanted >> i & 1 and v is not compiled.builder.false
+        ]
         code = _Code(compiled.layout)
         code.compute(v for _, v in violated)
         lines = [*code.lines, "(void)w;", f"return {' | '.join(f'(u64){name(v)} << {i}' for i, v in violated) or '0'};"]
