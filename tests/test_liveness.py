@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import chain, combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import spec_tables
 import toy_turns
 from hicache_checks.engine.explore import explore
 from hicache_checks.engine.graph import Graph, graph_by_objects
@@ -235,6 +237,15 @@ def test_every_liveness_property_catches_a_mutant() -> None:
     assert {m.caught_by for m in LIVENESS_MUTANTS} == {r.name for r in CANONICAL.rules() if r.kind == "live"}
     names = [m.name for m in LIVENESS_MUTANTS]
     assert len(set(names)) == len(names) >= 6
+
+
+def test_the_page_lists_them_all() -> None:
+    page = Path(__file__).resolve().parents[1] / "spec" / "SPEC.md"
+    tables = spec_tables.page_tables(page.read_text(encoding="utf-8"))["7"]
+    rows = next(t for t in tables if t.headers == ("fault", "looked for in", "breaks", "stem", "loop")).rows
+    assert rows == tuple(
+        (f"`{m.name}`", f"`{m.bounds.name}`", f"`{m.caught_by}`", str(m.stem), str(m.loop)) for m in LIVENESS_MUTANTS
+    )
 
 
 # ---- what a user sees

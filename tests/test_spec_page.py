@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import spec_tables
+from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
@@ -160,7 +161,7 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 def test_a_name_on_the_page_exists() -> None:
     known = {r.name for d in DESIGNS.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
-    known |= events.EVENTS.keys()
+    known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
     known |= (
         vars(language).keys() | vars(state.Pipeline).keys() | {name for d in DESIGNS.values() for name in d.replaces}
     )

@@ -48,7 +48,7 @@ def cell(found: Sequence[Compared]) -> str:
     if refuted:
         shortest = min(refuted, key=lambda c: c.steps or 0)
         where = f" (`{shortest.bounds.name}`)" if len(found) > 1 else ""
-        return f"refuted in {shortest.steps} steps{where}"
+        return f"refuted in {shortest.steps} step{'' if shortest.steps == 1 else 's'}{where}"
     return "holds" if all(c.holds for c in found) else "unknown"
 
 

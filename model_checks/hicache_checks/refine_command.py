@@ -219,9 +219,9 @@ def tell(options: RefineOptions, bounds: Bounds, told: TwoSides, screen: Screen)
     print_rows(screen.console, headers, rows, right=frozenset({0, 2}))
     screen.say(f"seen: {'; '.join(told.word)}")
     if told.left_outcome is None:
-        screen.say(
-            f"RIGHT can show the first {told.matched} of these {len(told.word)}, and then not {told.word[told.matched]}"
-        )
+        instead = f", only {told.instead}" if told.instead else ""
+        first = f"the first {told.matched} of these" if told.matched else "none of these"
+        screen.say(f"RIGHT can show {first}, and then not {told.word[told.matched]}{instead}")
     else:
         screen.say(f"at rest, LEFT:           {say_outcome(told.left_outcome)}")
         nearest = "never at rest" if told.right_outcome is None else say_outcome(told.right_outcome)

@@ -79,7 +79,7 @@ def graph_by_kernels(
     while done < table.count and (max_states is None or table.count <= max_states):
         end = min(done + CHUNK, table.count)
         states = [w[done:end] for w in table.words]
-        for taken in kernels.expand(states):
+        for taken in kernels.expand(states, kernels.functions["guards"](*states)[0]):
             rows, codes, shown = _recorded(kernels, watched[taken.step], states, taken.rows)
             targets = table.add([w[rows] for w in taken.words])
             names = [happenings.setdefault((taken.step, events), len(happenings)) for events in shown]

@@ -107,7 +107,7 @@ def _most_alike(comparison: Comparison, letters: Sequence[int]) -> int | None:
 
 
 def _in_common(one: Letter, other: Letter) -> int:
-    """How much two letters share: equal values in equal places; of a tick's decisions, what each shares with its like."""
+    """How much two letters share: equal values in equal places; of a tick's decisions, what each shares."""
     return sum(
         2 * _in_common(a, b) + 1 if isinstance(a, tuple) and isinstance(b, tuple) and a[:2] == b[:2] else int(a == b)
         for a, b in zip(one[1:], other[1:], strict=False)

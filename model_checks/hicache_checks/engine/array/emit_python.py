@@ -8,13 +8,18 @@ booleans; types are chosen here, never by promotion.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from hicache_checks.engine.compile.cases import Case, Cases, Split, cases_of
 from hicache_checks.engine.compile.expressions import Node, in_order
-from hicache_checks.engine.compile.kernels import Compiled, Kernel
+from hicache_checks.engine.compile.kernels import Compiled
+from hicache_checks.engine.compile.layout import Layout
 
 Tables = dict[tuple[str, tuple[int, ...]], str]
 """The constant tables that a text names: (type, content) -> name."""
 
+DEEPEST = 2
+"""Splits of a case: each costs a gathering of its rows."""
 WIDTHS = (("i1", 7), ("i2", 15), ("i4", 31), ("i8", 63))
 
 
@@ -135,13 +140,31 @@ def padded(table: Sequence[int]) -> int:
     return 1 << max(0, len(table) - 1).bit_length()
 
 
-def kernels_text(compiled: Compiled) -> tuple[str, Tables]:
-    """The text of all kernels, and the tables that it names, by type and content.
+@dataclass(frozen=True)
+class Either:
+    """A case analysis by names of functions: `condition` gives a mask, and each side is gone on with where it is so."""
 
-    `guards(w0, ...)` gives a mask an action instance, `step_i(w0, ...)` the words after it, where it leaves the types,
-    and a mask for each step property that it may break; `reached_i` a mask for each outcome; `broken_invariants` a mask
-    an invariant; `at_rest` and `goes_on` a mask.
+    condition: str
+    yes: Either | str
+    no: Either | str
+
+
+@dataclass(frozen=True)
+class KernelsText:
+    """The text of all kernels, the tables that it names, and for each action instance the functions of its cases.
+
+    `guards(w0, ...)` gives a mask an action instance, and where a fair one is enabled. A case's function gives the
+    words after the step, where it leaves the types, and a mask for each step property that it may break. `reached_i`
+    gives a mask for each outcome, `broken_invariants` a mask an invariant, `at_rest` a mask.
     """
+
+    text: str
+    tables: Tables
+    steps: dict[int, Either | str]
+
+
+def kernels_text(compiled: Compiled) -> KernelsText:
+    """Generate the text."""
     words = ", ".join(f"w{i}" for i in range(compiled.layout.words))
     functions: list[_Function] = []
 
@@ -152,20 +175,28 @@ def kernels_text(compiled: Compiled) -> tuple[str, Tables]:
         functions.append(made)
         return made
 
-    guards = function("guards", [k.guard for k in compiled.kernels])
-    guards.say(f"return [{', '.join(name(k.guard) for k in compiled.kernels)}]")
+    def step(title: str, cases: Cases) -> Either | str:
+        if isinstance(cases, Split):
+            function(f"{title}_if", [cases.condition]).say(f"return {name(cases.condition)}")
+            return Either(f"{title}_if", step(f"{title}_yes", cases.yes), step(f"{title}_no", cases.no))
+        (case,) = cases
+        _finish_step(compiled.layout, case, function(title, case.results))
+        return title
+
+    guards = function("guards", [*(k.guard for k in compiled.kernels), compiled.goes_on])
+    guards.say(f"return [{', '.join(name(k.guard) for k in compiled.kernels)}], {name(compiled.goes_on)}")
+    steps = {}
     for kernel in compiled.kernels:
         if not (kernel.guard.is_constant and not kernel.guard.value):
-            broken = [condition for _, condition in kernel.broken]
-            made = function(f"step_{kernel.number}", [*kernel.changes.values(), kernel.leaves, *broken])
-            _finish_step(compiled, kernel, made)
+            cases = cases_of(compiled.builder, compiled.before, [kernel], DEEPEST)
+            steps[kernel.number] = step(f"step_{kernel.number}", cases)
             reached = function(f"reached_{kernel.number}", [condition for _, condition in kernel.reached])
             reached.say(f"return [{', '.join(f'({i}, {name(c)})' for i, c in kernel.reached)}]")
     invariants = function("broken_invariants", compiled.violated)
     invariants.say(f"return [{', '.join(map(name, compiled.violated))}]")
-    for title, root in (("at_rest", compiled.at_rest), ("goes_on", compiled.goes_on)):
-        function(title, [root]).say(f"return {name(root)}")
-    return "\n".join("\n".join(f.lines) for f in functions) + "\n", functions[0].tables
+    function("at_rest", [compiled.at_rest]).say(f"return {name(compiled.at_rest)}")
+    text = "\n".join("\n".join(f.lines) for f in functions) + "\n"
+    return KernelsText(text, functions[0].tables, steps)
 
 
 def values_text(compiled: Compiled, roots: Sequence[Node]) -> tuple[str, Tables]:
@@ -176,11 +207,11 @@ def values_text(compiled: Compiled, roots: Sequence[Node]) -> tuple[str, Tables]
     return "\n".join(made.lines) + "\n", made.tables
 
 
-def _finish_step(compiled: Compiled, kernel: Kernel, made: _Function) -> None:
-    layout, after = compiled.layout, []
+def _finish_step(layout: Layout, case: Case, made: _Function) -> None:
+    after = []
     for word in range(layout.words):
         kept, packed, fixed = (1 << 64) - 1, [], 0
-        for number, value in kernel.changes.items():
+        for number, value in case.changes.items():
             slot = layout.slots[number]
             if slot.word != word:
                 continue
@@ -192,8 +223,8 @@ def _finish_step(compiled: Compiled, kernel: Kernel, made: _Function) -> None:
             packed.append(f"({stored} << {slot.shift})")
         parts = [f"(w{word} & {signed(kept)})" if kept != (1 << 64) - 1 else f"w{word}", *packed]
         after.append(" | ".join([*parts, *([str(signed(fixed))] if fixed else [])]))
-    conditions = ", ".join(f"({i}, {name(condition)})" for i, condition in kernel.broken)
-    made.say(f"return ({', '.join(after)},), {name(kernel.leaves)}, [{conditions}]")
+    conditions = ", ".join(f"({i}, {name(condition)})" for i, condition in case.broken)
+    made.say(f"return ({', '.join(after)},), {name(case.leaves)}, [{conditions}]")
 
 
 def signed(word: int) -> int:

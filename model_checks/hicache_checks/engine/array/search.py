@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from hicache_checks.engine.array.columns import columns_for
-from hicache_checks.engine.array.emit_python import Tables, kernels_text, padded, signed, values_text
+from hicache_checks.engine.array.emit_python import Either, Tables, kernels_text, padded, signed, values_text
 from hicache_checks.engine.array.state_table import StateTable
 from hicache_checks.engine.compile.expressions import Node
 from hicache_checks.engine.compile.kernels import Compiled
@@ -18,6 +20,7 @@ from hicache_checks.engine.compile.symmetry import Image
 from hicache_checks.engine.kernel_steps import Checks, Steps, Tally
 
 CHUNK = 1 << 17
+PART_MIN = 1 << 12
 
 
 @dataclass
@@ -27,6 +30,7 @@ class ArrayKernels:
     compiled: Compiled
     columns: Any
     functions: dict[str, Any]
+    steps: dict[int, Either | str]
     images: Sequence[Image]
 
     _renamed: dict[tuple[int, ...], Any] = field(default_factory=dict)
@@ -38,8 +42,8 @@ class ArrayKernels:
     @classmethod
     def build(cls, compiled: Compiled, device: str, images: Sequence[Image] = ()) -> ArrayKernels:
         """Generate the functions. Raises ValueError for a device that is not there."""
-        columns = columns_for(device)
-        return cls(compiled, columns, _made(columns, *kernels_text(compiled)), images)
+        columns, made = columns_for(device), kernels_text(compiled)
+        return cls(compiled, columns, _made(columns, made.text, made.tables), made.steps, images)
 
     def values(self, roots: Sequence[Node], words: list[Any]) -> list[Any]:
         """The values of some expressions in many states: a column each, or a number that is the same for all."""
@@ -53,7 +57,9 @@ class ArrayKernels:
 
     def successors(self, states: Words) -> Steps:
         """Every step from these states, in the order of the states and of the text."""
-        taken = list(self.expand(self.from_words(states), all_outcomes=True))
+        words = self.from_words(states)
+        guards, goes_on = self.functions["guards"](*words)
+        taken = list(self.expand(words, guards, all_outcomes=True))
         rows = [self.columns.to_numpy(t.rows) for t in taken]
         total = sum(map(len, rows))
         found = Steps.empty(total, len(states), states.shape[1])
@@ -71,7 +77,7 @@ class ArrayKernels:
                 found.reached[here] |= self._bit(condition, i)
             at += len(sources)
         order = np.lexsort((found.steps, found.sources))
-        found.stuck[:] = self._mask(self.is_stuck(self.from_words(states)))
+        found.stuck[:] = self._mask(self.is_stuck(words, goes_on))
         return found.take(order)
 
     def broken_invariants(self, states: Words) -> Words:
@@ -101,12 +107,13 @@ class ArrayKernels:
 
     # -- columns
 
-    def expand(self, words: list[Any], all_outcomes: bool = False, reached: int = 0) -> Any:
-        """Each action instance that is enabled somewhere, with what it does there.
+    def expand(
+        self, words: list[Any], guards: list[Any], all_outcomes: bool = False, reached: int = 0
+    ) -> Iterator[Taken]:
+        """Each action instance that is enabled somewhere, with what it does there, a case at a time.
 
         Outcomes are decided for all steps, or only those that are not yet in `reached`.
         """
-        guards = self.functions["guards"](*words)
         for kernel, mask in zip(self.compiled.kernels, guards, strict=True):
             if isinstance(mask, int):
                 if not mask:
@@ -115,11 +122,24 @@ class ArrayKernels:
             rows = self.columns.where_true(mask)
             if not len(rows):
                 continue
-            here = [w[rows] for w in words]
-            after, leaves, broken = self.functions[f"step_{kernel.number}"](*here)
             wanted = all_outcomes or any(not reached >> i & 1 for i, _ in kernel.reached)
-            outcomes = self.functions[f"reached_{kernel.number}"](*here) if wanted else []
-            yield _Taken(kernel.number, rows, after, leaves, broken, outcomes)
+            for title, chosen, here in self._cases(self.steps[kernel.number], rows, [w[rows] for w in words]):
+                after, leaves, broken = self.functions[title](*here)
+                outcomes = self.functions[f"reached_{kernel.number}"](*here) if wanted else []
+                yield Taken(kernel.number, chosen, after, leaves, broken, outcomes)
+
+    def _cases(self, steps: Either | str, rows: Any, words: list[Any]) -> Iterator[tuple[str, Any, list[Any]]]:
+        """The function of each case that occurs, with the rows and words of the states in which it does."""
+        if isinstance(steps, str):
+            yield steps, rows, words
+            return
+        mask = self.functions[steps.condition](*words)
+        for side, chosen in ((steps.yes, mask), (steps.no, _not(mask))):
+            at = self.columns.where_true(chosen)
+            if len(at) == len(rows):
+                yield from self._cases(side, rows, words)
+            elif len(at):
+                yield from self._cases(side, rows[at], [w[at] for w in words])
 
     def representatives(self, words: list[Any]) -> list[Any]:
         """The least of each state's images, words compared in order; without images the states themselves."""
@@ -148,10 +168,9 @@ class ArrayKernels:
             parts[r.target] = parts[r.target] | (table[old] << r.left)
         return parts
 
-    def is_stuck(self, words: list[Any]) -> Any:
+    def is_stuck(self, words: list[Any], goes_on: Any) -> Any:
         """Where no fair action is enabled although the system is not at rest; an array, or a number for all."""
-        goes_on, at_rest = self.functions["goes_on"](*words), self.functions["at_rest"](*words)
-        return _not(goes_on) & _not(at_rest)
+        return _not(goes_on) & _not(self.functions["at_rest"](*words))
 
     def search(
         self,
@@ -161,14 +180,14 @@ class ArrayKernels:
         max_bytes: int | None,
         progress: Callable[[Tally], None] | None,
     ) -> ArraySearch:
-        """Explore breadth-first, on one thread. A budget is noticed at the end of a chunk."""
-        search = ArraySearch(self, checks)
+        """Explore breadth-first. A budget is noticed at the end of a chunk."""
+        search = ArraySearch(self, checks, threads)
         search.run(max_states, max_bytes, progress)
         return search
 
 
 @dataclass(frozen=True)
-class _Taken:
+class Taken:
     """One action instance taken from some rows of a batch."""
 
     step: int
@@ -182,11 +201,12 @@ class _Taken:
 class ArraySearch:
     """A search: its tally, and its states level by level."""
 
-    def __init__(self, kernels: ArrayKernels, checks: Checks) -> None:
-        self._kernels, self._checks = kernels, checks
+    def __init__(self, kernels: ArrayKernels, checks: Checks, threads: int) -> None:
+        self._kernels, self._checks, self._threads = kernels, checks, threads
         self._table = StateTable(kernels.columns, kernels.compiled.layout.words)
         self._tally = Tally()
         self._ends: list[int] = []
+        self._lock = Lock()
 
     def tally(self) -> Tally:
         """How far the search has come."""
@@ -203,6 +223,16 @@ class ArraySearch:
 
     def run(self, max_states: int | None, max_bytes: int | None, progress: Callable[[Tally], None] | None) -> None:
         """Explore level by level."""
+        with ThreadPoolExecutor(self._threads) as pool:
+            self._run(pool, max_states, max_bytes, progress)
+
+    def _run(
+        self,
+        pool: ThreadPoolExecutor,
+        max_states: int | None,
+        max_bytes: int | None,
+        progress: Callable[[Tally], None] | None,
+    ) -> None:
         table, tally = self._table, self._tally
         initial = np.array([self._kernels.compiled.initial], np.uint64)
         table.add(self._kernels.from_words(self._kernels.canonical(initial)))
@@ -212,7 +242,7 @@ class ArraySearch:
         while begin < table.count and not (self._checks.stop and tally.shortest(self._checks) is not None):
             end = table.count
             for first in range(begin, end, CHUNK):
-                self._expand(first, min(first + CHUNK, end))
+                self._expand(pool, first, min(first + CHUNK, end))
                 tally.states, tally.frontier = table.count, table.count - first
                 tally.bytes_peak = max(tally.bytes_peak, table.bytes)
                 tally.cut = table.count > (max_states or table.count) or table.bytes > (max_bytes or table.bytes)
@@ -228,35 +258,43 @@ class ArraySearch:
             begin = end
         tally.states = table.count
 
-    def _expand(self, begin: int, end: int) -> None:
-        """All steps from the states `begin .. end - 1`."""
-        tally, columns = self._tally, self._kernels.columns
-        words = [w[begin:end] for w in self._table.words]
-        depth = len(self._ends)
+    def _expand(self, pool: ThreadPoolExecutor, begin: int, end: int) -> None:
+        """All steps from the states `begin .. end - 1`, computed in as many parts as there are threads."""
+        size = max(PART_MIN, -(-(end - begin) // self._threads))
+        parts = [[w[first : min(first + size, end)] for w in self._table.words] for first in range(begin, end, size)]
+        before, depth = self._table.count, len(self._ends)
+        for words, is_stuck in pool.map(self._taken, parts):
+            if self._tally.deadlock_depth is None and is_stuck:
+                self._tally.deadlock_depth = depth - 1
+            if words:
+                self._table.add(words)
+        self._check_states(before, depth)
+
+    def _taken(self, words: list[Any]) -> tuple[list[Any], bool]:
+        """The states, by words, that some states have as successors, and whether one of them is stuck."""
+        kernels, tally, columns, depth = self._kernels, self._tally, self._kernels.columns, len(self._ends)
+        guards, goes_on = kernels.functions["guards"](*words)
         found: list[tuple[Any, ...]] = []
-        for t in self._kernels.expand(words, reached=tally.reached):
-            tally.transitions += len(t.rows)
+        transitions = 0
+        for t in kernels.expand(words, guards, reached=tally.reached):
+            transitions += len(t.rows)
             for i, condition in t.broken:
                 if i not in tally.step_depth and bool(_any(condition)):
                     tally.step_depth[i] = depth
-            for i, condition in t.reached:
-                if not tally.reached >> i & 1 and bool(_any(condition)):
-                    tally.reached |= 1 << i
+            reached = sum(1 << i for i, condition in t.reached if bool(_any(condition)))
             inside = t.words
             if bool(_any(t.leaves)):
-                if tally.leaves_depth is None:
-                    tally.leaves_depth = depth
-                if isinstance(t.leaves, int):
-                    continue
-                stays = columns.where_true(~t.leaves)
+                stays = columns.where_true(_not(columns.full(len(t.rows), 0, "truth") | t.leaves))
                 inside = tuple(w[stays] for w in t.words)
+            with self._lock:
+                tally.reached |= reached
+                if tally.leaves_depth is None and inside is not t.words:
+                    tally.leaves_depth = depth
             found.append(inside)
-        if tally.deadlock_depth is None and bool(_any(self._kernels.is_stuck(words))):
-            tally.deadlock_depth = depth - 1
-        before = self._table.count
-        if found:
-            self._table.add(self._kernels.representatives([columns.join(p) for p in zip(*found, strict=True)]))
-        self._check_states(before, depth)
+        with self._lock:
+            tally.transitions += transitions
+        is_stuck = bool(_any(kernels.is_stuck(words, goes_on)))
+        return kernels.representatives([columns.join(p) for p in zip(*found, strict=True)]) if found else [], is_stuck
 
     def _check_states(self, begin: int, depth: int) -> None:
         new = [w[begin : self._table.count] for w in self._table.words]

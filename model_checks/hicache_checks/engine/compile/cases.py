@@ -93,13 +93,16 @@ class _Facts:
         return Case(changes, self.under(case.leaves), self.under_all(case.broken), self.under_all(case.reached))
 
 
-def cases_of(builder: Builder, before: dict[int, Node], kernels: Sequence[Kernel]) -> Cases:
-    """The cases of some instances of one action, each under its guard. `before` are the slots' own expressions."""
+def cases_of(builder: Builder, before: dict[int, Node], kernels: Sequence[Kernel], deepest: int = DEEPEST) -> Cases:
+    """The cases of some instances of one action, each under its guard. `before` are the slots' own expressions.
+
+    `deepest`: so often may a case be split further.
+    """
     cases = []
     for kernel in kernels:
         whole = Case(kernel.changes, kernel.leaves, kernel.broken, kernel.reached)
         cases.append(_Facts.of(builder, kernel.guard, True).case(whole, before))
-    return _split(builder, before, tuple(cases), DEEPEST)
+    return _split(builder, before, tuple(cases), deepest)
 
 
 def _split(builder: Builder, before: dict[int, Node], cases: tuple[Case, ...], depth: int) -> Cases:

@@ -115,8 +115,8 @@ def _tables(compiled: Compiled) -> list[str]:
 
 
 def _rule(compiled: Compiled, kernels: Sequence[Kernel], sets: dict[int, int]) -> str:
-    """One C function for all instances of an action. Instances that have most of their work in common form a group: they
-    have their cases in common, and what several of them need is computed once."""
+    """One C function for all instances of an action. Instances that have most of their work in common form a group:
+    they have their cases in common, and what several of them need is computed once."""
     code = _Code(compiled.layout)
     for group in _groups(kernels):
         conditions = [*_in_common(group), compiled.builder.some(k.guard for k in group)]
