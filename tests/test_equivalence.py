@@ -29,7 +29,6 @@ def test_every_block_is_on_the_page_once() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("equivalence")
 @pytest.mark.parametrize("name", [name for name in BLOCKS if name not in SLOW])
 def test_a_block_says_what_the_checker_says(name: str) -> None:
     assert_stands(name)
@@ -50,21 +49,13 @@ def test_a_wrong_number_is_put_right() -> None:
 
 
 def test_numbers_stand_in_blocks_only() -> None:
-    """Prose quotes no result. Digits are those of releases, sections, operations' numbers and exit codes."""
+    """Prose quotes no result: its digits are those of releases, sections, chains and exit codes."""
     prose = BLOCK.sub("", PAGE)
-    prose = re.sub(r"```.*?```|`[^`]*`|§\d+|^#+ \d.*$|^\d\. |0\.5\.1[5678]|\bS7\b", "", prose, flags=re.DOTALL | re.M)
-    assert (
-        re.findall(r"[^\n]*\d[^\n]*", prose)
-        == [
-            "little else there is in the tree is evicted; a request for chain 1 protects the page of chain 1 and misses.",
-            "- *By  because the query thread looks up terminated operations too;  answers 0 for them.",
-            "answer *unknown*, exit code 3.",
-        ]
-        or [
-            line for line in re.findall(r"[^\n]*\d[^\n]*", prose) if not re.search(r"chain [01]|answers 0|code 3", line)
-        ]
-        == []
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", prose, flags=re.DOTALL)
+    prose = re.sub(
+        r"§\d+|^#+ \d+|^\d\. |0\.5\.1[5678]|S7|chain [01]|answers 0|exit code 3", "", prose, flags=re.M | re.I
     )
+    assert not re.findall(r"[^\n]*\d[^\n]*", prose)
 
 
 def test_names_on_the_page_exist() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hicache_checks import cli, refine_command
+from hicache_checks import cli
 from hicache_checks.engine.graph import graph_by_objects
 from hicache_checks.refine_command import RefineOptions, compare, graph_of, verdicts
 from hicache_spec import DESIGNS, BoundSpec, Refused, SpecError
@@ -223,7 +223,7 @@ def test_decisions_of_one_tick_are_a_set_and_empty_ticks_are_not_seen() -> None:
 def test_ample_host_memory_is_ample_and_the_check_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ample(CLAIM_FOUR).host_pages == 1 + 4 * 2
     tight = replace(ASSUMPTIONS["no_host_pressure"], bounds=lambda b: b)
-    monkeypatch.setitem(refine_command.ASSUMPTIONS, "no_host_pressure", tight)
+    monkeypatch.setitem(ASSUMPTIONS, "no_host_pressure", tight)
     with pytest.raises(ValueError, match="no_host_pressure does not hold in claim_pair"):
         compare(RefineOptions("decide_at_drain", "revoke_queue", assume=("no_host_pressure",)), CLAIM_PAIR)
 

@@ -139,6 +139,15 @@ def test_an_outcome_after_the_same_word_is_a_difference() -> None:
     assert (difference.word, difference.outcome) == ((("a",),), (("ended", 1),))
 
 
+def test_one_state_of_left_is_met_once_for_each_set_of_right() -> None:
+    """After `b` RIGHT can do less than after `a`, though LEFT is in the same state after both."""
+    left = graph_of(3, [(0, 1, 2), (0, 1, 3), (1, 2, 2)])
+    right = graph_of(4, [(0, 1, 2), (0, 2, 3), (1, 3, 2)])
+    difference = compared(left, right).decide().difference
+    assert difference is not None
+    assert difference.word == (("b",), ("a",))
+
+
 def test_letters_of_one_step_may_be_shown_by_several() -> None:
     together = graph_of(3, [(0, 1, 4)])
     apart = graph_of(3, [(0, 1, 2), (1, 2, 3), (2, 2, 4)])

@@ -241,6 +241,56 @@ def refine(
 
 
 @app.command()
+def export(
+    tla: Annotated[bool, typer.Option("--tla", help="A TLA+ module and its configuration file, for TLC.")] = False,
+    promela: Annotated[bool, typer.Option("--promela", help="A Promela model, for Spin.")] = False,
+    design: Annotated[str, typer.Option(help="The design to export.")] = "decide_at_drain",
+    bounds: Annotated[
+        Bounds | None,
+        typer.Option(help="A named set of configurations, one model each; tiny, if no size and no name is given."),
+    ] = None,
+    configuration: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this configuration of the named bounds.")
+    ] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
+    ranks: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
+    host_pages: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
+    pages: Annotated[int | None, typer.Option(min=1, help="Pages a request. " + _OVERRIDE)] = None,
+    attempts: Annotated[int | None, typer.Option(min=1, help="Attempts of a request id. " + _OVERRIDE)] = None,
+    threshold_pages: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
+    policy: Annotated[Policy | None, typer.Option(help=_OVERRIDE)] = None,
+    churn: Annotated[bool, typer.Option("--churn", help="Storage changes and fails.")] = False,
+    stops: Annotated[bool, typer.Option("--stops", help="Callers stop requests.")] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help="Where to; one model may go to stdout.")
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Write a design down in TLA+ or Promela, one model a configuration."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import explore_command, export_command
+
+        what = explore_command.ExploreOptions(
+            design=design,
+            bounds=None if bounds is None else bounds.value,
+            requests=requests,
+            ranks=ranks,
+            host_pages=host_pages,
+            pages=pages,
+            attempts=attempts,
+            threshold_pages=threshold_pages,
+            policy=None if policy is None else policy.value,
+            churn=churn,
+            stops=stops,
+        )
+        languages = tuple(name for name, wanted in (("tla", tla), ("promela", promela)) if wanted)
+        return export_command.run(export_command.ExportOptions(languages, what, configuration, output), screen)
+
+    return _run("export", json, body)
+
+
+@app.command()
 def workload(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="A request trace in Mooncake's JSONL format.")

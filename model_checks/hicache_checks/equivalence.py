@@ -209,9 +209,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "sampled_run": lambda: run(SAMPLED, CANONICAL, "outcomes", "claim_pair"),
     "condition": condition,
     "polls": polls,
+    "larger": larger,
     "first": first,
     "first_run": lambda: run(FIRST, CANONICAL, "outcomes", "claim_pair"),
-    "larger": larger,
 }
 SLOW = ("larger",)
 """Blocks that take more than half a minute with the object engine."""

@@ -8,6 +8,8 @@ possible only where a property is violated; `-DUNCHECKED` leaves them out.
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +21,7 @@ from hicache_spec.binding import Step, Variable, at
 
 DEADLOCK = "deadlock"
 STATE_IN_BOUNDS = "state_in_bounds"
+WIDTH = 118
 
 
 class Promela:
@@ -38,7 +41,7 @@ class Promela:
         roots_of_actions = [a.function for a in self.program.actions]
         roots = [*roots_of_actions, *self.program.rest, *(j.function for j in self.program.invariants)]
         functions = [
-            (function, self.rules.inline(function) if function.writes else [self.formulas.macro(function)])
+            (function, self.rules.inline(function) if function.writes else folded(self.formulas.macro(function)))
             for function in self.program.used_by(roots)
             if function not in roots_of_actions
         ]
@@ -48,8 +51,8 @@ class Promela:
             self._values(),
             self._state(),
             self._temporaries(),
-            *("\n".join([_comment(f), *lines]) for f, lines in functions),
-            *("\n".join([_comment(a.function), *lines]) for a, lines in actions),
+            *("\n".join([*_comment(f), *lines]) for f, lines in functions),
+            *("\n".join([*_comment(a.function), *lines]) for a, lines in actions),
             self._properties(),
             self._process(),
         ]
@@ -60,7 +63,8 @@ class Promela:
     def _head(self) -> str:
         design = self.program.spec.design
         rows = [
-            f"{design.name}, configuration {self.configuration}: {design.summary}.",
+            f"{design.name}, configuration {self.configuration}:",
+            f"{design.summary}.",
             "Written by `hicheck export --promela` from the specification; the sections are those of SPEC.md.",
             "",
             "    spin -a -o2 THIS && cc -O3 -DSAFETY -DNOREDUCE -DNOCOMP -o pan pan.c && ./pan -m100000",
@@ -76,7 +80,7 @@ class Promela:
         tables = []
         for value in sorted(self.program.values.values(), key=lambda v: not v.from_bounds):
             if isinstance(value.value, tuple):
-                tables.append(self.formulas.table(value))
+                tables += folded(self.formulas.table(value))
             elif not isinstance(value.value, range):
                 text = f"({value.value})" if value.value < 0 else str(int(value.value))
                 lines.append(f"#define {self.formulas.names.name(value.name)} {text}")
@@ -149,31 +153,30 @@ class Promela:
     def _temporaries(self) -> str:
         names = list(self.rules.temporaries)
         forget = "; ".join(f"{name} = 0" for name in names) or "skip"
-        lines = ["/* on the way through a step */", "#ifdef NO_HIDDEN"]
-        lines += [f"int {name};" for name in names]
-        lines += ["#define forget() " + forget, "#else"]
-        lines += [f"hidden int {name};" for name in names]
-        lines += ["#define forget() skip", "#endif"]
+        lines = ["/* names for values on the way through a step */", "#ifdef NO_HIDDEN", "#define TEMPORARY int"]
+        lines += [*folded(f"#define forget() {forget}"), "#else", "#define TEMPORARY hidden int"]
+        lines += ["#define forget() skip", "#endif", *(f"TEMPORARY {name};" for name in names)]
         return "\n".join(lines)
 
     def _properties(self) -> str:
         lines = ["/* properties */"]
         ranges = conjunction([Term(text) for v in self.program.variables.values() for text in self._in_bounds(v)])
-        lines.append(f"#define {STATE_IN_BOUNDS}() ({ranges.text})")
+        lines += folded(f"#define {STATE_IN_BOUNDS}() ({ranges.text})")
         fair = disjunction(
             [Term(self._guard(s)) for a in self.program.actions if a.rule.fairness for s in possible(a)]
         )
         rest = conjunction([Term(f"{self.formulas.names.name(f.name)}()") for f in self.program.rest])
-        lines.append(f"#define no_{DEADLOCK}() ({disjunction([fair, rest]).text})")
-        holds = conjunction([Term(self._holds(p)) for p in self.properties])
-        lines.append(f"#define all_hold() ({holds.text})")
-        lines.append("#ifndef UNCHECKED\n#ifdef NO_HIDDEN\n#define FLAG bit\n#else\n#define FLAG hidden byte\n#endif")
-        lines += [f"FLAG {p}_is_violated;" for p in self.properties]
-        lines.append("#endif")
+        lines += folded(f"#define no_{DEADLOCK}() ({disjunction([fair, rest]).text})")
+        holds = conjunction([Term(f"{p}()") for p in self._conditions()])
+        lines += folded(f"#define all_hold() ({holds.text})")
+        lines += ["#ifndef UNCHECKED", "#ifdef NO_HIDDEN", "#define FLAG bit", "#else", "#define FLAG hidden byte", "#endif"]
+        lines += [f"FLAG {p}_is_violated;" for p in self._conditions()]
+        lines += ["#define check(p) p##_is_violated = !p(); assert(!p##_is_violated)", "#endif"]
         return "\n".join(lines)
 
-    def _holds(self, name: str) -> str:
-        return f"no_{DEADLOCK}()" if name == DEADLOCK else f"{self.formulas.names.name(name)}()"
+    def _conditions(self) -> list[str]:
+        """The names of what must hold."""
+        return [f"no_{p}" if p == DEADLOCK else self.formulas.names.name(p) for p in self.properties]
 
     def _in_bounds(self, v: Variable) -> Iterator[str]:
         for place in v.places():
@@ -200,10 +203,19 @@ class Promela:
             name = self.formulas.names.name(action.function.name)
             lines += [f"{INDENT}:: {name}({_values_of(step)})" for step in steps]
         lines += ["#ifndef UNCHECKED", f"{INDENT}:: d_step {{ !all_hold() ->"]
-        for p in self.properties:
-            lines.append(f"{INDENT * 2}{p}_is_violated = !{self._holds(p)}; assert(!{p}_is_violated);")
+        lines += [f"{INDENT * 2}check({p});" for p in self._conditions()]
         lines += [f"{INDENT}}}", "#endif", f"{INDENT}od", "}"]
         return "\n".join(lines)
+
+
+def folded(macro: str) -> list[str]:
+    """A macro on as many lines as it needs, each but the last with a backslash."""
+    lines = [""]
+    for piece in re.split(r"(?<= )(?=(?:&&|\|\||:|\+) )|(?<=; )", macro):
+        if len(lines[-1]) + len(piece) > WIDTH - 2 and lines[-1].strip():
+            lines.append(INDENT)
+        lines[-1] += piece
+    return [*(f"{line.rstrip()} \\" for line in lines[:-1]), lines[-1]]
 
 
 def smallest(high: int) -> str:
@@ -222,6 +234,10 @@ def _values_of(step: Step) -> str:
     return ", ".join(str(v) for v in step.arguments.values())
 
 
-def _comment(function: Function) -> str:
+def _comment(function: Function) -> list[str]:
     text = f"§{function.section} {function.title}" if function.section else function.title
-    return f"/* {text.replace('*/', '* /')} */"
+    lines = textwrap.wrap(text.replace("*/", "* /"), WIDTH - 6)
+    if not lines:
+        return []
+    lines = [f"/* {lines[0]}", *(f" * {line}" for line in lines[1:])]
+    return [*lines[:-1], f"{lines[-1]} */"]

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from hicache_checks.export.kinds import arguments_of
-from hicache_checks.export.program import Function, Program, Value, called, is_require
+from hicache_checks.export.program import Function, Program, Value, assigned, called, is_require
 from hicache_checks.export.terms import (
     ANYTHING,
     ATOM,
@@ -16,6 +16,7 @@ from hicache_checks.export.terms import (
     Term,
     has_return,
     range_ends,
+    rounds,
     static,
     static_range,
     substituted,
@@ -167,6 +168,8 @@ class Formulas:
         raise function.error(node, f"a call of {name or 'a method'} inside an expression")
 
     def _length(self, node: ast.expr, function: Function, known: Mapping[str, Term]) -> Term:
+        if isinstance(node, ast.Name):
+            return Term(str(len(function.scope[node.id])))
         path = function.path(node)
         if path is None:
             raise function.error(node, "the length of something that is not a queue or a set")
@@ -212,6 +215,17 @@ class Formulas:
         end = self.term(ends[0], function, known)
         for value in range(self.highest(ends[0], function)):
             yield value, Term(f"{value} < {end.at(SUM)}", ORDER)
+
+    def unrolled(self, loop: ast.For, function: Function) -> list[ast.stmt]:
+        """The statements of a loop, each round by itself. Raises ExportError if nobody knows how many there may be."""
+        values = static_range(loop.iter, function)
+        if values is not None:
+            return unrolled(loop, values)
+        ends = range_ends(loop.iter)
+        names = {n.id for n in ast.walk(ends[-1]) if isinstance(n, ast.Name)}
+        if len(ends) != 1 or names & set(assigned(loop.body)) or function.reads_of(ends[0]) & function.writes:
+            raise function.error(loop, "a loop whose ends change on the way")
+        return rounds(loop, self.highest(ends[0], function))
 
     def highest(self, node: ast.expr, function: Function) -> int:
         """A number that an expression never exceeds; raises ExportError if none is known."""
@@ -273,10 +287,7 @@ class Formulas:
                         yield disjunction([unless, guard]), reason
                 self._run([statement], function, known)
             elif isinstance(statement, ast.For):
-                values = static_range(statement.iter, function)
-                if values is None:
-                    raise function.error(statement, "a guard in a loop whose length depends on the state")
-                yield from self.guards(unrolled(statement, values), function, known)
+                yield from self.guards(self.unrolled(statement, function), function, known)
             else:
                 self._run([statement], function, known)
 
@@ -293,10 +304,7 @@ class Formulas:
                 total = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
                 known[statement.target.id] = self.term(total, function, known)
             elif isinstance(statement, ast.For):
-                values = static_range(statement.iter, function)
-                if values is None:
-                    raise function.error(statement, "a loop whose length depends on the state")
-                return self._run([*unrolled(statement, values), *body[i + 1 :]], function, known)
+                return self._run([*self.unrolled(statement, function), *body[i + 1 :]], function, known)
             elif isinstance(statement, ast.If):
                 test = self.term(statement.test, function, known)
                 if has_return(statement):
@@ -360,6 +368,9 @@ def addition(parts: Sequence[Term]) -> Term:
 
 def negation(part: Term) -> Term:
     """Not that."""
+    for sign, opposite in ((" != ", " == "), (" == ", " != ")):
+        if part.level == EQUALITY and part.text.count(sign) == 1 and "(" not in part.text.split(sign)[1]:
+            return Term(part.text.replace(sign, opposite), EQUALITY)
     return Term(f"!{part.at(ATOM)}", UNARY)
 
 

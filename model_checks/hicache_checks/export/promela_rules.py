@@ -20,8 +20,8 @@ from hicache_checks.export.program import (
     guard_part,
     is_queue_call,
 )
-from hicache_checks.export.promela_formulas import SUM, Formulas, Term, conjunction
-from hicache_checks.export.terms import has_return, range_ends, static_range, unrolled
+from hicache_checks.export.promela_formulas import SUM, Formulas, Term, conjunction, negation
+from hicache_checks.export.terms import has_return, range_ends, static_range
 
 INDENT = "    "
 
@@ -53,7 +53,7 @@ class Rules:
         head = f"#define {self.can(action)}({arguments}) ("
         if not guards:
             return [f"{head}1)"]
-        width = max(len(_operand(g)) for g, _ in guards)
+        width = max((len(_operand(g)) for g, _ in guards if len(_operand(g)) <= 60), default=0)
         lines = [f"{_operand(g).ljust(width)} /* {reason} */" for g, reason in guards]
         body = [f"{INDENT}{'   ' if i == 0 else '&& '}{line}" for i, line in enumerate(lines)]
         return [f"{head} \\", *(f"{line} \\" for line in body[:-1]), f"{body[-1]} )"]
@@ -106,11 +106,11 @@ class Rules:
                 if rest or has_return(statement):
                     return lines
             elif isinstance(statement, ast.For):
-                values = static_range(statement.iter, function)
-                if values is None:
+                if static_range(statement.iter, function) is None and not has_return(statement):
                     lines += self._loop(statement, function, known)
                 else:
-                    return lines + self._block([*unrolled(statement, values), *body[i + 1 :]], function, known, result)
+                    each = self.formulas.unrolled(statement, function)
+                    return lines + self._block([*each, *body[i + 1 :]], function, known, result)
             else:
                 lines += self._simple(statement, function, known)
         return lines
@@ -173,8 +173,6 @@ class Rules:
 
     def _loop(self, statement: ast.For, function: Function, known: dict[str, Term]) -> list[str]:
         """A loop whose length depends on the state or on a parameter."""
-        if has_return(statement):
-            raise function.error(statement, "a return from a loop whose length depends on the state")
         ends = range_ends(statement.iter)
         assert isinstance(statement.target, ast.Name)
         first = self.formulas.term(ends[0], function, known).text if len(ends) == 2 else "0"
@@ -240,7 +238,9 @@ def _operand(term: Term) -> str:
 def _choice(test: Term, then: list[str], otherwise: list[str]) -> list[str]:
     if not then and not otherwise:
         return []
-    option = [f":: {test.text} ->", *_indented(then or ["skip"])]
+    if not then:
+        return _choice(negation(test), otherwise, then)
+    option = [f":: {test.text} ->", *_indented(then)]
     other = [":: else ->", *_indented(otherwise)] if otherwise else [":: else"]
     return ["if", *option, *other, "fi;"]
 

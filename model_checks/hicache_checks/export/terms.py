@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hicache_checks.export.program import Function
+from hicache_checks.export.program import Function, called
 
 ATOM = 0
 ANYTHING = 99
@@ -84,6 +84,8 @@ def static(node: ast.expr, function: Function) -> int | None:
     if isinstance(node, ast.Name) and node.id not in function.own:
         value = function.scope[node.id]
         return int(value) if isinstance(value, int) else None
+    if isinstance(node, ast.Call) and called(node) == "len" and isinstance(node.args[0], ast.Name):
+        return len(function.scope[node.args[0].id])
     if isinstance(node, ast.BinOp):
         left, right = static(node.left, function), static(node.right, function)
         if left is None or right is None:
@@ -124,6 +126,16 @@ def unrolled(loop: ast.For, values: Iterable[int]) -> list[ast.stmt]:
             copied = substituted(statement, loop.target.id, value)
             assert isinstance(copied, ast.stmt)
             found.append(copied)
+    return found
+
+
+def rounds(loop: ast.For, count: int) -> list[ast.stmt]:
+    """A loop over `range(end)` as `count` rounds, each of them taken only if the range is so long."""
+    (end,) = range_ends(loop.iter)
+    found: list[ast.stmt] = []
+    for value in range(count):
+        test = ast.copy_location(ast.Compare(ast.Constant(value), [ast.Lt()], [end]), loop)
+        found.append(ast.copy_location(ast.If(test, unrolled(loop, [value]), []), loop))
     return found
 
 

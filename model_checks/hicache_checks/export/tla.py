@@ -40,12 +40,12 @@ ForEach(S, first, Step(_, _)) ==   \* S is a range of numbers; in their order
 class Tla:
     """The module and its configuration file, by the name of the configuration."""
 
-    def __init__(self, spec: BoundSpec, configuration: str) -> None:
+    def __init__(self, spec: BoundSpec, configuration: str, module: str = "") -> None:
         self.program = Program(spec)
         self.formulas = Formulas(self.program)
         self.rules = Rules(self.formulas)
         self.configuration = configuration
-        self.module = f"{spec.design.name}_{configuration}"
+        self.module = module or f"{spec.design.name}_{configuration}"
         self.properties = [STATE_IN_BOUNDS, *(j.rule.name for j in self.program.invariants), DEADLOCK]
         self.step_properties = [j.rule.name for j in self.program.step_properties]
 

@@ -176,6 +176,8 @@ class Formulas:
             generator = node.args[0]
             assert isinstance(generator, ast.GeneratorExp)
             return self._generator(name, generator, scene)
+        if name == "len" and isinstance(node.args[0], ast.Name):
+            return Term(f"Cardinality({self.names.name(node.args[0].id)})")
         if name == "len":
             path = function.path(node.args[0])
             if path is None:

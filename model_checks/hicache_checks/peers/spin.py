@@ -100,8 +100,8 @@ def _result(measured: Measured, extra_states: int, compile_seconds: float, optio
         version=_version(text),
         note=f"{search}, {flags}, {'with' if options.checked else 'without'} properties, vector {vector} bytes",
         complete=not (cut or errors or measured.timed_out),
-        violated=None if wrong is None else wrong.group(1),
-        depth=_violation_depth(text) if wrong else depth,
+        violated=None if wrong is None else wrong.group(1).removeprefix("no_"),
+        depth=_violation_depth(text, extra_states) if wrong else depth,
     )
 
 
@@ -111,9 +111,10 @@ def _transitions(text: str, extra_states: int) -> int | None:
     return None if count is None else count - 1 - extra_states
 
 
-def _violation_depth(text: str) -> int | None:
+def _violation_depth(text: str, extra_states: int) -> int | None:
     """Steps to the state that violates the property; the option that finds out is one more, and not counted here."""
-    return _number(r"assertion violated .*\(at depth (\d+)\)", text)
+    depth = _number(r"assertion violated .*\(at depth (\d+)\)", text)
+    return None if depth is None else depth - extra_states
 
 
 def _version(text: str) -> str:

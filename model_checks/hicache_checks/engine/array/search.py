@@ -284,7 +284,7 @@ class ArraySearch:
             reached = sum(1 << i for i, condition in t.reached if bool(_any(condition)))
             inside = t.words
             if bool(_any(t.leaves)):
-                stays = columns.where_true(_not(columns.full(len(t.rows), 0, "truth") | t.leaves))
+                stays = columns.where_true(~t.leaves if _varies(t.leaves) else columns.full(len(t.rows), 0, "truth"))
                 inside = tuple(w[stays] for w in t.words)
             with self._lock:
                 tally.reached |= reached
@@ -313,9 +313,13 @@ def _made(columns: Any, text: str, tables: Tables) -> dict[str, Any]:
     return dict(names)
 
 
+def _varies(condition: Any) -> bool:
+    return not isinstance(condition, int)
+
+
 def _any(condition: Any) -> Any:
-    return condition if isinstance(condition, int) else condition.any()
+    return condition.any() if _varies(condition) else condition
 
 
 def _not(condition: Any) -> Any:
-    return 1 - condition if isinstance(condition, int) else ~condition
+    return ~condition if _varies(condition) else 1 - condition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -51,9 +52,12 @@ def load(kernels: str) -> tuple[ctypes.CDLL, float]:
             with tempfile.TemporaryDirectory(dir=folder) as work:
                 _compile(cc, kernels, Path(work)).replace(library)
             return ctypes.CDLL(str(library)), time.perf_counter() - start
-        os.utime(library)
+        with contextlib.suppress(OSError):  # a cache that can only be read is a cache
+            os.utime(library)
         return ctypes.CDLL(str(library)), 0.0
     except OSError:  # a cache that cannot be written, or holds something that cannot be loaded
+        with contextlib.suppress(OSError):
+            library.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory() as work:
             return ctypes.CDLL(str(_compile(cc, kernels, Path(work)))), time.perf_counter() - start
 
@@ -73,8 +77,9 @@ def _compile(cc: str, kernels: str, work: Path) -> Path:
     command = [cc, *FLAGS, "-I", str(work), "-o", str(built), str(EXPLORER)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        raise NoCompiler(f"{cc} cannot compile the kernels: {first}")
+        told = [line for line in done.stderr.splitlines() if line.strip()] or [f"it ended with {done.returncode}"]
+        first = next((line for line in told if "error" in line), told[0])
+        raise NoCompiler(f"{cc} cannot compile the kernels: {first.strip()}")
     return built
 
 

@@ -21,6 +21,7 @@ POLL_SECONDS = 0.1
 STATES_A_PART = 1 << 30
 BATCH_FACTOR = 8
 NO_LIMIT = (1 << 63) - 1
+THREADS_MAX = 16
 
 
 class _Report(ctypes.Structure):
@@ -98,7 +99,7 @@ class NativeKernels:
         while not (
             handle := self.library.open_search(
                 ctypes.byref(report),
-                threads,
+                min(threads, THREADS_MAX),
                 ctypes.c_uint64(capacity),
                 ctypes.c_uint64(max_states or NO_LIMIT),
                 ctypes.c_uint64(max_bytes or NO_LIMIT),

@@ -1,0 +1,93 @@
+"""What engines must have in common: the findings of an exploration, and the steps from a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hicache_checks.engine import explore as objects
+from hicache_checks.engine.engines import EngineOptions, explore
+from hicache_checks.engine.explore import Exploration
+from hicache_checks.engine.kernel_steps import Kernels
+from hicache_spec import BoundSpec, Refused
+from hicache_spec.language import State
+
+
+def findings(result: Exploration) -> dict[str, object]:
+    """What an exploration found, whoever explored."""
+    names = ("states", "transitions", "depth", "complete", "reached", "first", "violation")
+    return {name: getattr(result, name) for name in names}
+
+
+def explore_alike(spec: BoundSpec, options: EngineOptions, states_max: int | None = None) -> Exploration:
+    """Explore with objects and with another engine: to the end, and up to the first violation. What the objects found.
+
+    A specification with more states than `states_max` must be cut by both.
+    """
+    reference = objects.explore(spec, states_max, stop=False)
+    whole = replace(options, stop=False, max_states=states_max)
+    if not reference.complete:
+        assert not explore(spec, whole).complete
+        return reference
+    assert findings(explore(spec, whole)) == findings(reference)
+    assert findings(explore(spec, options)) == findings(objects.explore(spec))
+    return reference
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A step from a state: its number, the packed target (None if a value left its type), and by number the step
+    properties that it breaks and the outcomes that it reaches."""
+
+    step: int
+    target: tuple[int, ...] | None
+    broken: tuple[int, ...]
+    reached: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SeenState:
+    """What an engine knows of a state: the steps from it, the invariants that it breaks, whether it is a deadlock."""
+
+    steps: tuple[Seen, ...]
+    broken: tuple[int, ...]
+    stuck: bool
+
+
+def seen_by_objects(spec: BoundSpec, kernels: Kernels, key: bytes) -> SeenState:
+    """A state by the text itself; the kernels only pack the targets."""
+    steps, goes_on, before = [], False, spec.decode(key)
+    for number, step in enumerate(spec.steps):
+        after = spec.decode(key)
+        try:
+            step.run(after)
+        except Refused:
+            continue
+        goes_on |= bool(step.rule.fairness)
+        target = None if spec.out_of_bounds(after) else kernels.compiled.layout.pack(after)
+        broken = tuple(i for i, p in enumerate(spec.step_properties) if not p.holds(before, after))
+        reached = tuple(i for i, p in enumerate(spec.sometimes) if p.holds(before, after))
+        steps.append(Seen(number, target, broken, reached))
+    violated = tuple(i for i, p in enumerate(spec.invariants) if not p.holds(before))
+    return SeenState(tuple(steps), violated, not goes_on and not spec.is_quiescent(before))
+
+
+def seen_by_kernels(kernels: Kernels, states: Sequence[State]) -> list[SeenState]:
+    """States by kernels, all at once."""
+    packed = np.array([kernels.compiled.layout.pack(s) for s in states], np.uint64)
+    found, violated = kernels.successors(packed), kernels.broken_invariants(packed)
+    steps: list[list[Seen]] = [[] for _ in states]
+    for row, source in enumerate(found.sources):
+        target = None if found.leaves[row] else tuple(map(int, found.targets[row]))
+        bits = _bits(int(found.broken[row])), _bits(int(found.reached[row]))
+        steps[source].append(Seen(int(found.steps[row]), target, *bits))
+    return [
+        SeenState(tuple(s), _bits(int(v)), bool(stuck))
+        for s, v, stuck in zip(steps, violated, found.stuck, strict=True)
+    ]
+
+
+def _bits(number: int) -> tuple[int, ...]:
+    return tuple(i for i in range(64) if number >> i & 1)
