@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from hicache_checks.engine.graph import Graph, graph_by_objects, restrict
+from hicache_checks.engine.graph import Graph, restrict
+from hicache_checks.engine.graph_by_kernels import reachable_graph
 from hicache_checks.engine.refine import BudgetSpent, Comparison
 from hicache_checks.engine.refine_told import Move, TwoSides, both_sides
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
@@ -120,7 +121,7 @@ def graph_of(design: str, bounds: Bounds, polls: str, allowed: tuple[str, ...], 
         whole = graph_of(design, bounds, polls, allowed[:-1], max_states)
         return restrict(whole, whole.spec.function(allowed[-1]), DRAINS)
     spec = BoundSpec(watched(DESIGNS[design], bounds, polls), bounds)
-    return graph_by_objects(spec, TOLD, max_states)
+    return reachable_graph(spec, TOLD, max_states)
 
 
 def _check_sizes(assumption: Assumption, graph: Graph) -> None:

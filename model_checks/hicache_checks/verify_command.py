@@ -12,7 +12,8 @@ from hicache_checks import workload_command
 from hicache_checks.conformance.stateful import run_every_policy
 from hicache_checks.implementations import TARGETS, load
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, VerifyRow, print_verify_summary
-from hicache_checks.verify_specification import Part, designs, mutants, specification
+from hicache_checks.verify_claim import claim
+from hicache_checks.verify_specification import Part, designs, faults, specification
 
 EXAMPLES_EACH = 40
 WORKLOAD_REQUESTS = 300
@@ -35,8 +36,9 @@ def run(options: VerifyOptions, screen: Screen) -> Outcome:
         raise InputError(f"{options.workload}: no such file")
     parts = [
         *specification(screen),
+        claim(screen),
         designs(screen),
-        mutants(screen),
+        faults(screen),
         implementation(screen),
         workload(options, screen),
     ]

@@ -187,7 +187,7 @@ def design_table(violated: dict[str, dict[str, int | None]]) -> list[str]:
 # ---- the mutants
 
 
-def mutants(screen: Screen) -> Part:
+def faults(screen: Screen) -> Part:
     """Every faulty rule of the specification is caught by the property that it breaks, in the pinned number of
     steps."""
     start = time.perf_counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,17 @@ import numpy as np
 from hicache_checks.engine.array.columns import NUMPY
 from hicache_checks.engine.array.search import ArrayKernels
 from hicache_checks.engine.array.state_table import StateTable
-from hicache_checks.engine.compile.expressions import Node
-from hicache_checks.engine.compile.kernels import Compiled, Kernel
+from hicache_checks.engine.compile.kernels import Compiled
 from hicache_checks.engine.compile.layout import Words
-from hicache_checks.engine.compile.tracer import Emitted, Tracer
-from hicache_checks.engine.graph import Graph, Happening, Mask, Predicate, StepPredicate, shortest_paths
+from hicache_checks.engine.compile.tracer import Emitted
+from hicache_checks.engine.graph import Graph, Happening, Mask, Predicate, graph_by_objects, shortest_paths
 from hicache_spec import BoundSpec
 from hicache_spec.language import State
 
+Shown = tuple[tuple[Any, ...], ...]
+"""Events, each its kind and its values."""
 CHUNK = 1 << 15
+OBJECTS_MAX = 20_000
 
 
 class PackedStates:
@@ -44,25 +45,10 @@ class PackedStates:
         return found
 
 
-@dataclass(frozen=True)
-class _Watched:
-    """One action instance as it is recorded: is its step allowed, and which events may it show?"""
-
-    kernel: Kernel
-    allowed: Node
-    events: tuple[Emitted, ...]
-
-    @property
-    def roots(self) -> list[Node]:
-        """The expressions to be computed for each step."""
-        return [self.allowed, *(n for e in self.events for n in (e.condition, *e.values))]
-
-
 def graph_by_kernels(
     spec: BoundSpec,
     kinds: Collection[str] = (),
     max_states: int | None = None,
-    allowed: Sequence[StepPredicate] = (),
     progress: Callable[[int], None] | None = None,
 ) -> Graph:
     """Explore breadth-first without judging anything; parameters and result as of `graph_by_objects`.
@@ -70,7 +56,7 @@ def graph_by_kernels(
     The budget is noticed at the end of a chunk. Raises DoesNotFit for a specification that cannot be compiled.
     """
     kernels = ArrayKernels.build(Compiled(spec, only=()), NUMPY)
-    watched = [_watched(kernels.compiled, k, frozenset(kinds), allowed) for k in kernels.compiled.kernels]
+    recorded = [[e for e in k.events if e.kind.name in kinds] for k in kernels.compiled.kernels]
     table = StateTable(kernels.columns, kernels.compiled.layout.words)
     table.add(kernels.from_words(np.array([kernels.compiled.initial], np.uint64)))
     happenings: dict[Happening, int] = {}
@@ -80,18 +66,28 @@ def graph_by_kernels(
         end = min(done + CHUNK, table.count)
         states = [w[done:end] for w in table.words]
         for taken in kernels.expand(states, kernels.functions["guards"](*states)[0]):
-            rows, codes, shown = _recorded(kernels, watched[taken.step], states, taken.rows)
-            targets = table.add([w[rows] for w in taken.words])
+            codes, shown = _recorded(kernels, recorded[taken.step], states, taken.rows)
             names = [happenings.setdefault((taken.step, events), len(happenings)) for events in shown]
-            edges.append(
-                np.stack([taken.rows[rows] + done, targets, np.array(names, np.int64)[codes]]).astype(np.int32)
-            )
+            labels = np.array(names, np.int64)[codes]
+            edges.append(np.stack([taken.rows + done, table.add(taken.words), labels]).astype(np.int32))
         done = end
         if progress is not None:
             progress(table.count)
     columns = np.concatenate(edges, axis=1) if edges else np.empty((3, 0), np.int32)
     rows = kernels.to_words([w[: table.count] for w in table.words])
     return _in_order(spec, kernels, rows, columns, list(happenings), done == table.count)
+
+
+def reachable_graph(
+    spec: BoundSpec,
+    kinds: Collection[str] = (),
+    max_states: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Graph:
+    """The graph by objects if it is small, since compiling takes longer than that; else by kernels."""
+    limit = OBJECTS_MAX if max_states is None else min(OBJECTS_MAX, max_states)
+    graph = graph_by_objects(spec, kinds, limit, progress)
+    return graph if graph.complete or limit == max_states else graph_by_kernels(spec, kinds, max_states, progress)
 
 
 def _in_order(
@@ -115,39 +111,29 @@ def _in_order(
     )
 
 
-def _watched(compiled: Compiled, kernel: Kernel, kinds: Collection[str], allowed: Sequence[StepPredicate]) -> _Watched:
-    after = {**compiled.before, **kernel.changes}
-    permitted = compiled.builder.true
-    for holds in allowed:
-        judge = Tracer(compiled.builder, compiled.layout, [dict(compiled.before), dict(after)], kernel.events)
-        permitted = compiled.builder.both(permitted, judge.decide(holds))
-    return _Watched(kernel, permitted, tuple(e for e in kernel.events if e.kind.name in kinds))
-
-
 def _recorded(
-    kernels: ArrayKernels, watched: _Watched, states: list[Any], rows: Any
-) -> tuple[Any, Any, list[tuple[tuple[Any, ...], ...]]]:
-    """The rows whose step is allowed, for each an index, and the recorded events that the index stands for."""
-    values = iter(kernels.values(watched.roots, [w[rows] for w in states]))
-    kept = np.flatnonzero(np.broadcast_to(np.asarray(next(values), bool), len(rows)))
+    kernels: ArrayKernels, events: Sequence[Emitted], states: list[Any], rows: Any
+) -> tuple[Any, list[Shown]]:
+    """For each row an index, and the events that the index stands for."""
+    values = iter(kernels.values([n for e in events for n in (e.condition, *e.values)], [w[rows] for w in states]))
 
     def column() -> Any:
-        return np.broadcast_to(np.asarray(next(values), np.int64), len(rows))[kept]
+        return np.broadcast_to(np.asarray(next(values), np.int64), len(rows))
 
-    codes = np.zeros(len(kept), np.int64)
-    shown: list[tuple[tuple[Any, ...], ...]] = [()]
-    for event in watched.events:
+    codes = np.zeros(len(rows), np.int64)
+    shown: list[Shown] = [()]
+    for event in events:
         # One more event: what was shown so far, and 0, or one more than the number that stands for its values.
-        own, is_shown = np.zeros(len(kept), np.int64), column()
+        own, is_shown = np.zeros(len(rows), np.int64), column()
         for node in event.values:
             own = own * (node.high - node.low + 1) + (column() - node.low)
         base = 1 + math.prod(node.high - node.low + 1 for node in event.values)
         distinct, codes = np.unique(codes * base + is_shown * (1 + own), return_inverse=True)
         shown = [shown[int(d) // base] + _decoded(event, int(d) % base) for d in distinct]
-    return kept, codes, shown
+    return codes, shown
 
 
-def _decoded(event: Emitted, code: int) -> tuple[tuple[Any, ...], ...]:
+def _decoded(event: Emitted, code: int) -> Shown:
     """The event that a number stands for; none for 0."""
     if code == 0:
         return ()

@@ -159,6 +159,7 @@ class Program:
         self.functions: list[Function] = []
         self.values: dict[str, Value] = {}
         self._known: dict[tuple[Any, ...], Function] = {}
+        self._seen: dict[Callable[..., Any], Function] = {}
         self._symbols: dict[Symbol, str] = {}
         for module in spec.design.modules:
             for name, value in vars(module).items():
@@ -230,6 +231,8 @@ class Program:
 
     def _read(self, bound: Callable[..., Any], name: str, rule: Rule | None = None) -> Function:
         assert isinstance(bound, FunctionType)
+        if bound in self._seen:
+            return self._seen[bound]
         original: Callable[..., Any] = bound.__dict__["__wrapped__"]
         tree = _without_events(source(original))
         called_names = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
@@ -241,12 +244,12 @@ class Program:
         # Bound once for rules and once for properties, a function may be the same text with the same helpers.
         key = (original, tuple(calls.items()))
         if key in self._known:
-            return self._known[key]
+            return self._seen.setdefault(bound, self._known[key])
         title = rule.title if rule else _first_sentence(original.__doc__)
         function = Function(
             self._free_name(name), original, tree, bound.__globals__, calls, title, rule.section if rule else ""
         )
-        self._known[key] = function
+        self._known[key] = self._seen[bound] = function
         self.functions.append(function)
         self._read_names(function)
         _read_state(function)
@@ -349,7 +352,7 @@ def _statements(node: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _without_events(tree: ast.FunctionDef) -> ast.FunctionDef:
-    tree = copy.deepcopy(tree)
+    tree = copy.copy(tree)  # what is inside is shared and never changed
     tree.body = _without(tree.body, DROPPED)
     return tree
 

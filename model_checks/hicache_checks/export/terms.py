@@ -61,6 +61,10 @@ class Names:
         self._taken.add(free)
         return free
 
+    def release(self, name: str) -> None:
+        """The name is not used after all."""
+        self._taken.discard(name)
+
 
 class _Substitute(ast.NodeTransformer):
     def __init__(self, name: str, value: int) -> None:

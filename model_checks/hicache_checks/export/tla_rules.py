@@ -135,7 +135,9 @@ class Rules:
                 return definitions.around(self._block(left, scene, finish))
             self._statement(statement, rest, scene, definitions)
             if not rest and finish is _state and definitions.made[-1][0] == scene.states[scene.function.states[0]]:
-                return definitions.around(definitions.made.pop()[1])
+                name, block = definitions.made.pop()
+                scene.names.release(name)
+                return definitions.around(block)
         return definitions.around(finish(scene))
 
     def _returned(self, statement: ast.Return, scene: Scene, finish: Finish, definitions: Definitions) -> Block:

@@ -177,6 +177,8 @@ class Builder:
             return a
         if a.is_constant and a.value == 0:
             return b
+        if a.is_constant and b.is_constant:
+            return self.const(a.value | b.value)
         high = (1 << max(a.high.bit_length(), b.high.bit_length())) - 1
         return self._node("bitor", _sorted(a, b), max(a.low, b.low), high)
 
