@@ -11,7 +11,10 @@ import pytest
 
 from hicache_spec import DESIGNS
 
-PARTS = ("specification", "specification", "liveness", "designs", "mutants", "implementation", "workload")
+PARTS = (
+    *("specification", "specification", "liveness", "refinement", "designs", "mutants"),
+    *("implementation", "workload"),
+)
 NOT_COVERED = ("simulation", "releases")
 
 
@@ -40,10 +43,11 @@ def test_the_main_job(tmp_path: Path) -> None:
     assert medium["states"] == 4_191_833
     assert live["cases"] > 20
     parts = {part["part"]: part for part in rest}
+    assert parts["refinement"]["refuted_in_steps"] == {"host_pressure": [21, 11], "no_host_pressure": [None, None]}
     assert parts["designs"]["violated"]["revoke_queue"] == {}
     assert parts["designs"]["violated"]["alloc_first"]["inv_no_memory_before_verdict"] == 1
     assert "live_submitted_operations_end" in parts["designs"]["violated"]["decide_at_drain_by_rid"]
-    assert parts["mutants"]["caught"] == parts["mutants"]["total"] >= 12
+    assert parts["mutants"]["caught"] == parts["mutants"]["total"] >= 57
     assert parts["implementation"]["outcomes"]["fetched: all"] > 0
     assert parts["workload"]["pages_left"] == 0
     assert parts["workload"]["events_explained"] > 1_000

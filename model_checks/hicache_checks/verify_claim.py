@@ -1,4 +1,4 @@
-"""The founding claim in `hicheck verify`: is `decide_at_drain` behaviour-preserving? spec/EQUIVALENCE.md has the rest."""
+"""The founding claim in `hicheck verify`: is `decide_at_drain` behaviour-preserving? More in spec/EQUIVALENCE.md."""
 
 from __future__ import annotations
 

@@ -22,11 +22,15 @@ class NotSymmetric(SpecError):
 def check_symmetry(kernels: Kernels, images: Sequence[Image], search: Search) -> tuple[int, int]:
     """Check the images of the states that a search found; how many states were checked, of how many.
 
-    For every permutation p and every checked state s: the steps from p(s) are the images of the steps from s, to the
-    images of their targets, and properties judge alike. Up to STATES_MAX states all are checked, else every n-th one.
+    For every permutation p: the initial state is its own image; and for every checked state s, the steps from p(s) are
+    the images of the steps from s, to the images of their targets, and properties and outcomes judge alike. Up to STATES_MAX states all are checked, else every n-th one.
     Raises NotSymmetric.
     """
     tally = search.tally()
+    initial = np.array([kernels.compiled.initial], np.uint64)
+    for image in images:
+        if not np.array_equal(image.of(initial), initial):
+            raise NotSymmetric(f"the initial state is not its own image under {_told(image)}")
     stride = -(-tally.states // STATES_MAX)
     checked, passed = 0, 0
     for depth in range(tally.depth + 1):
@@ -50,14 +54,15 @@ def _check(kernels: Kernels, image: Image, states: Words, found: Steps, broken: 
     order = np.lexsort((steps, found.sources))
     targets = image.of(found.targets)
     targets[found.leaves != 0] = 0
-    if len(order) != len(got.steps) or not np.array_equal(steps[order], got.steps):
-        mine = np.bincount(steps, minlength=len(spec.steps))
-        other = np.bincount(got.steps, minlength=len(spec.steps))
-        culprit = spec.steps[int(np.argmax(mine != other))].rule.name
+    mine = found.sources[order].astype(np.int64) * len(spec.steps) + steps[order]
+    other = got.sources.astype(np.int64) * len(spec.steps) + got.steps
+    if not np.array_equal(mine, other):
+        culprit = spec.steps[int(np.setxor1d(mine, other)[0]) % len(spec.steps)].rule.name
         raise NotSymmetric(f"{culprit} is not enabled alike under {_told(image)}")
     for what, wanted, seen in (
         ("does not act alike", targets[order], got.targets),
         ("is not judged alike", found.broken[order], got.broken),
+        ("does not reach the same outcomes", found.reached[order], got.reached),
         ("leaves its types differently", found.leaves[order], got.leaves),
     ):
         unequal = np.any(wanted != seen, axis=1) if wanted.ndim == 2 else wanted != seen

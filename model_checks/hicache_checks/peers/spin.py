@@ -19,7 +19,7 @@ from hicache_checks.peers.measure import Measured, PeerFailed, PeerMissing, Peer
 SAFETY = ("-DSAFETY", "-DNOREDUCE")
 TUNED = ("-DNOCOMP",)
 """States are stored as they are, not byte-masked: a third faster and a few bytes more a state on these models."""
-DEPTH_MAX = 1_000_000
+DEPTH_MAX = 100_000
 
 
 @dataclass(frozen=True)
