@@ -45,7 +45,8 @@ class Ours:
         names = {p.rule.name for p in spec.invariants} | {DEADLOCK, STATE_IN_BOUNDS}
         if steps:
             names |= {p.rule.name for p in spec.step_properties if not p.events}
-        return cls(explore(spec, only=()), explore(spec, only=names))
+        judged = explore(spec, only=names)
+        return cls(judged if judged.violation is None else explore(spec, only=()), judged)
 
 
 def sizes(found: Exploration | PeerResult) -> tuple[int, int | None]:

@@ -77,7 +77,8 @@ class BoundSpec:
             for name, value in design.fields().items()
         ]
         self._names = [v.name for v in self.variables]
-        self._values = attrgetter(*self._names)
+        get = attrgetter(*self._names)
+        self._values: Callable[[State], Any] = get if len(self._names) > 1 else lambda s: (get(s),)
         self.state_class: type[State] = type(f"State_{design.name}", (State,), {"__slots__": tuple(self._names)})
         rules = design.rules()
         for rule in rules:

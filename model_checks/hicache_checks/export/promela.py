@@ -176,7 +176,8 @@ class Promela:
 
     def _conditions(self) -> list[str]:
         """The names of what must hold."""
-        return [f"no_{p}" if p == DEADLOCK else self.formulas.names.name(p) for p in self.properties]
+        names = [self.formulas.names.name(j.function.name) for j in self.program.invariants]
+        return [STATE_IN_BOUNDS, *names, f"no_{DEADLOCK}"]
 
     def _in_bounds(self, v: Variable) -> Iterator[str]:
         for place in v.places():

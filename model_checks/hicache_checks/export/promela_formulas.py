@@ -39,7 +39,8 @@ RESERVED = frozenset(
     """active assert atomic bit bool break byte c_code c_decl c_expr c_state c_track chan d_step D_proctype do else empty
     enabled eval false fi for full get_priority goto hidden if in init inline int len local ltl mtype nempty never nfull
     notrace np_ of od pc_value pid printf printm priority proctype provided return run select set_priority short show
-    skip timeout trace true typedef unless unsigned xr xs at has length put take holds opt least most forget""".split()
+    skip timeout trace true typedef unless unsigned xr xs accept end progress system at has length put take holds opt
+    least most forget check all_hold no_deadlock state_in_bounds FLAG TEMPORARY""".split()
 )
 
 

@@ -18,7 +18,8 @@ RESERVED = frozenset(
     HIDE IF IN INSTANCE LAMBDA LEMMA LET LOCAL MODULE NEW OBVIOUS OMITTED ONLY OTHER PICK PROOF PROPOSITION PROVE QED
     RECURSIVE SF_ STATE STRONG SUBSET SUFFICES TAKE TEMPORAL THEN THEOREM UNCHANGED UNION USE VARIABLE VARIABLES WF_
     WITH WITNESS TRUE FALSE BOOLEAN STRING Nat Int Real Seq Len Append Head Tail SubSeq SelectSeq Cardinality IsFiniteSet
-    state Init Next Spec FairSpec Fairness Min Max Sum Number Is Holds ForEach Table Queue""".split()
+    state state_in_bounds empty_state Init Next Spec FairSpec Fairness Min Max Sum Number Is
+    Holds ForEach Table Queue""".split()
 )
 
 

@@ -74,7 +74,14 @@ class _Facts:
 
     def under(self, node: Node) -> Node:
         """The expression, simplified."""
-        for part in in_order([node]):
+        waiting = [node]
+        while waiting:
+            part = waiting[-1]
+            missing = () if part.number in self.known else [a for a in part.args if a.number not in self.known]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
             if part.number not in self.known:
                 arguments = tuple(self.known[a.number] for a in part.args)
                 same = all(a is b for a, b in zip(arguments, part.args, strict=True))

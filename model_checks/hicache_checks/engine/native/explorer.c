@@ -42,9 +42,10 @@ struct Sink {
 
 #define THREADS_MAX 16
 #define ROUND_STATES 4096
-#define AHEAD 32
-#define SEEN (1 << 14)
+#define AHEAD 16
+#define SEEN (1 << 13)
 #define FIRST_BITS 12
+#define NO_WORD 0xFFFFFFFFFFFFFFFFULL /* fills what has seen nothing */
 
 typedef struct {
     u64 hash;
@@ -160,7 +161,7 @@ static void emit(Sink *sink, int step, const u64 *o, u64 broken, u64 reached, in
     u64 c[WORDS];
     canonical(o, c);
     u64 hash = hash_of(c), *seen = sink->seen + WORDS * (hash >> 16 & (SEEN - 1));
-    if (same(seen, c)) return; /* found a moment ago */
+    if (same(seen, c) && c[0] != NO_WORD) return; /* found a moment ago */
     memcpy(seen, c, sizeof c);
     send(&sink->to[owner(hash, sink->search->threads)], c, hash, touched);
 }
