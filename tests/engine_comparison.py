@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hicache_checks.engine import explore as objects
+from hicache_checks.engine.array.search import ArrayKernels
 from hicache_checks.engine.engines import EngineOptions, explore
 from hicache_checks.engine.explore import Exploration
 from hicache_checks.engine.kernel_steps import Kernels
@@ -87,6 +88,24 @@ def seen_by_kernels(kernels: Kernels, states: Sequence[State]) -> list[SeenState
         SeenState(tuple(s), _bits(int(v)), bool(stuck))
         for s, v, stuck in zip(steps, violated, found.stuck, strict=True)
     ]
+
+
+def events_by_kernels(
+    kernels: ArrayKernels, states: Sequence[State]
+) -> dict[tuple[int, int], list[tuple[object, ...]]]:
+    """For each state, by its place, and each step from it: the events that it shows."""
+    packed = kernels.from_words(np.array([kernels.compiled.layout.pack(s) for s in states], np.uint64))
+    shown: dict[tuple[int, int], Events] = {}
+    for kernel in kernels.compiled.kernels:
+        roots = [kernel.guard, *(n for e in kernel.events for n in (e.condition, *e.values))]
+        columns = iter([np.broadcast_to(v, len(states)) for v in kernels.values(roots, packed)])
+        enabled = np.flatnonzero(next(columns))
+        shown |= {(int(row), kernel.number): [] for row in enabled}
+        for event in kernel.events:
+            is_shown, values = next(columns), [next(columns) for _ in event.values]
+            for row in enabled[is_shown[enabled] != 0]:
+                shown[int(row), kernel.number].append((event.kind.name, *(int(v[row]) for v in values)))
+    return shown
 
 
 def _bits(number: int) -> tuple[int, ...]:

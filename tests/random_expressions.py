@@ -54,10 +54,13 @@ class Scope:
 
 
 class Expressions:
-    """Writes expressions, one choice after the other. The simplest choice comes first; `depth` bounds the nesting."""
+    """Writes expressions, one choice after the other. The simplest choice comes first; `depth` bounds the nesting.
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[int]], int]) -> None:
-        self.draw = draw
+    `alike`: the elements of set A are mostly treated alike: seldom named, and not taken for numbers.
+    """
+
+    def __init__(self, draw: Callable[[st.SearchStrategy[int]], int], alike: bool = False) -> None:
+        self.draw, self.alike = draw, alike
         self.sizes = {"A": self.between(2, 3), "B": self.between(1, 2)}
         self.variables: list[Variable] = []
         self.predicates: list[str] = []
@@ -91,7 +94,7 @@ class Expressions:
 
     def index(self, sc: Scope, over: str, depth: int) -> str:
         """An index into a set; negative ones count from the end."""
-        if depth > 0 and self.sometimes(25):
+        if depth > 0 and self.sometimes(25) and not (self.alike and over == "A"):
             forms: Forms = [lambda: f"{self.element(sc, over, 0)} - len({over})"]
             if read := self.of_kind("element", "optional", over=over):
                 forms.append(lambda: self.place(self.one_of(read), sc, 0))
@@ -102,6 +105,8 @@ class Expressions:
         """An element of a set."""
         names = [name for name, known in sc.elements if known == over]
         forms: Forms = [lambda: self.one_of(names)] * 3 if names else []
+        if self.alike and over == "A" and names:
+            return self.one_of(names)
         forms.append(lambda: str(self.between(0, self.sizes[over] - 1)))
         if depth > 0:
             forms.append(lambda: f"min(max({self.number(sc, depth - 1)}, 0), {self.sizes[over] - 1})")
@@ -123,8 +128,10 @@ class Expressions:
         """An integer."""
         forms: Forms = [lambda: str(self.between(0, 3)), lambda: self.one_of(("NONE", "K", "BLUE"))]
         forms += [lambda: self.one_of(sc.numbers)] * 2 if sc.numbers else []
-        forms += [lambda: self.one_of(sc.elements)[0]] * 2 if sc.elements else []
-        if numeric := self.of_kind("upto", "member", "element", "optional"):
+        elements = [name for name, over in sc.elements if not (self.alike and over == "A")]
+        forms += [lambda: self.one_of(elements)] * 2 if elements else []
+        numeric = self.of_kind("upto", "member")
+        if numeric := numeric + self.of_kind("element", "optional", over="B" if self.alike else ""):
             forms += [lambda: self.place(self.one_of(numeric), sc, depth)] * 4
         if long := self.of_kind("fifo", "subset"):
             forms += [lambda: f"len({self.place(self.one_of(long), sc, depth)})"] * 2

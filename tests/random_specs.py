@@ -112,7 +112,7 @@ class Author(Expressions):
             return f"{place} = {self.one_of((f'{place} + 1 if {place} < {v.high} else 0', within))}"
         element = self.element(sc, v.over, 1)
         if v.kind in ("element", "optional"):
-            turned = f"({place} + 1 if {place} + 1 < len({v.over}) else 0)"
+            turned = f"({place} + 1 if {place} + 1 < len({v.over}) else 0)" if not self.alike else element
             nowhere = ("NONE", f"({element} if {self.condition(sc, 1)} else NONE)") if v.kind == "optional" else ()
             return f"{place} = {self.one_of((turned, element, *nowhere))}"
         if v.kind == "subset":
@@ -162,6 +162,8 @@ class Author(Expressions):
     def initial(self) -> Lines:
         """An initial rule that sets two variables."""
         lines = ["", "", "@initial", "def start(s: State) -> None:", '    """§1 Start."""']
+        if self.alike:
+            return []
         for v in self.variables[:2]:
             place = f"s.{v.name}" + "[0]" * len(v.dims)
             value = {"upto": v.high, "flag": "True", "member": "GREEN"}.get(v.kind, 0)
@@ -199,7 +201,14 @@ class Author(Expressions):
         costs = tuple(self.between(0, 3) for _ in range(3))
         grid = tuple(tuple(self.between(-1, 3) for _ in range(self.sizes["B"])) for _ in range(self.sizes["A"]))
         a, b = self.sizes["A"], self.sizes["B"]
-        head = HEAD.format(a=a, b=b, k=self.between(0, 4), on=self.sometimes(50), costs=costs, grid=grid)
+        head = HEAD.format(
+            a=f"{a}, symmetric=True" if self.alike else a,
+            b=b,
+            k=self.between(0, 4),
+            on=self.sometimes(50),
+            costs=costs,
+            grid=grid,
+        )
         lines = self.declare() + self.initial() + self.helpers()
         for i in range(self.between(3, 5)):
             lines += self.action(i)
@@ -214,9 +223,9 @@ class Author(Expressions):
 
 
 @st.composite
-def random_specs(draw: Callable[[st.SearchStrategy[int]], int]) -> str:
-    """The text of a random specification."""
-    return Author(draw).text()
+def random_specs(draw: Callable[[st.SearchStrategy[int]], int], alike: bool = False) -> str:
+    """The text of a random specification. `alike`: it declares set A symmetric, and often is."""
+    return Author(draw, alike).text()
 
 
 def load(text: str, folder: Path) -> BoundSpec:

@@ -8,7 +8,6 @@ from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from engine_comparison import explore_alike
@@ -17,7 +16,6 @@ from hicache_checks.engine.array import emit_python
 from hicache_checks.engine.array.columns import NumpyColumns
 from hicache_checks.engine.compile.expressions import Builder
 from hicache_checks.engine.compile.kernels import Compiled
-from hicache_checks.engine.compile.layout import DoesNotFit
 from hicache_checks.engine.compile.tracer import Tracer
 from hicache_checks.engine.engines import EngineOptions
 from hicache_checks.engine.native import build, emit_c
@@ -94,6 +92,7 @@ def sometimes_second(s: State, t: State) -> bool:
     return emitted(t, ON_X, a=1) and any(len(s.waiting[q]) > 1 for q in B)
 '''
 )
+
 
 def instead(owner: Any, name: str, fault: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """A function is replaced by a faulty one, which is given the correct one first."""

@@ -8,17 +8,20 @@ import re
 from pathlib import Path
 
 import pytest
-from toy_idioms import IDIOMS, IdiomBounds
 
 from hicache_checks import cli
+from hicache_checks.bench_command import CONFIGURATIONS
 from hicache_checks.export import ExportError, Promela, Tla
+from hicache_checks.export.actions import possible
 from hicache_checks.export.kinds import Kind, Kinds
-from hicache_checks.export.program import Program, possible
+from hicache_checks.export.program import Program
 from hicache_checks.export.terms import Names
 from hicache_checks.export.tla_layout import folded
 from hicache_spec import DESIGNS, BoundSpec
 from hicache_spec.bounds import AGAIN, PRESSURE, TINY
 from hicache_spec.language import Design
+from test_explore import COUNTS
+from toy_idioms import IDIOMS, IdiomBounds
 
 CANONICAL = DESIGNS["decide_at_drain"]
 
@@ -79,6 +82,7 @@ def test_a_rule_in_promela_is_the_rule(promela: str) -> None:
         "inline io_start_page(rank) {\n"
         "    d_step {\n"
         "        can_io_start_page(rank) ->\n"
+        '        printf("io_start_page(%d)\\n", rank);\n'
         "        writing[rank] = 1;\n"
         "        forget()\n"
         "    }\n"
@@ -185,7 +189,7 @@ def test_a_long_condition_is_a_list() -> None:
 def test_what_cannot_be_said_is_refused_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     import toy_idioms
 
-    def nested(s, carrier, parcel):  # type: ignore[no-untyped-def]
+    def nested(s, carrier, parcel):
         """A change of the state in the middle of an expression."""
         s.load[carrier] = s.shelf.pop(0) + parcel
 
@@ -232,6 +236,23 @@ def test_sizes_make_a_configuration_of_their_own(capsys: pytest.CaptureFixture[s
     (model,) = json.loads(out)["models"]
     assert model["configuration"] == "custom"
     assert "byte record[3];" in model["texts"]["decide_at_drain_custom.pml"]
+
+
+def test_the_commands_of_the_page_do_what_it_says(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^hicheck (export [^#\n]+)", page, re.MULTILINE)
+    assert len(lines) == 4
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        assert hicheck(line, capsys)[0] == 0, line
+    assert {"Churn.tla", "Churn.cfg", "models", "trio.pml", "by_rid.pml"} == {p.name for p in tmp_path.iterdir()}
+    files = set(re.findall(r"\b(?:Churn\.\w+|\w+\.pml)\b", page)) - {"x.pml"}
+    assert files == {"Churn.tla", "Churn.cfg", "trio.pml", "by_rid.pml"}
+    assert f"{COUNTS['pressure_churn'][0]} distinct states found" in page
+    (states,) = {c.states for c in CONFIGURATIONS if c.name == "trio"}
+    assert f"the {states:,} states of `trio.pml`" in " ".join(page.split())
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-import toy_spec
-from toy_idioms import IDIOMS, MARKING, IdiomBounds
 
+import toy_spec
 from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, Exploration, explore
 from hicache_checks.export import Promela, Tla, promela_rules, tla_rules
 from hicache_checks.peers import PeerResult, minicheck, spin, tlc
@@ -18,6 +17,7 @@ from hicache_checks.peers.measure import PeerFailed
 from hicache_spec import DESIGNS, Bounds, BoundSpec
 from hicache_spec.bounds import AGAIN, LIMITER, PRESSURE, SOLO_BEST_EFFORT, SOLO_CHURN, TINY
 from hicache_spec.language import Design
+from toy_idioms import IDIOMS, MARKING, IdiomBounds
 
 CANONICAL = DESIGNS["decide_at_drain"]
 TOY = Design("toy", "two workers take tickets", toy_spec.Toy, (toy_spec,), {})
@@ -94,7 +94,7 @@ def test_tlc_agrees_on_the_canonical_design(bounds: Bounds) -> None:
 
 
 @needs_tlc
-@pytest.mark.parametrize("bounds", (AGAIN, LIMITER), ids=lambda b: b.name)
+@pytest.mark.parametrize("bounds", [AGAIN, LIMITER], ids=lambda b: b.name)
 @pytest.mark.parametrize("design", [d for d in DESIGNS.values() if d is not CANONICAL], ids=lambda d: d.name)
 def test_tlc_agrees_on_the_other_designs(design: Design, bounds: Bounds) -> None:
     tlc_agrees(BoundSpec(design, bounds))

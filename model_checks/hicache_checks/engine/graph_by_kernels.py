@@ -12,7 +12,7 @@ from hicache_checks.engine.array.columns import NUMPY
 from hicache_checks.engine.array.search import ArrayKernels
 from hicache_checks.engine.array.state_table import StateTable
 from hicache_checks.engine.compile.kernels import Compiled
-from hicache_checks.engine.compile.layout import Words
+from hicache_checks.engine.compile.layout import DoesNotFit, Words
 from hicache_checks.engine.compile.tracer import Emitted
 from hicache_checks.engine.graph import Graph, Happening, Mask, Predicate, graph_by_objects, shortest_paths
 from hicache_spec import BoundSpec
@@ -53,7 +53,8 @@ def graph_by_kernels(
 ) -> Graph:
     """Explore breadth-first without judging anything; parameters and result as of `graph_by_objects`.
 
-    The budget is noticed at the end of a chunk. Raises DoesNotFit for a specification that cannot be compiled.
+    The budget is noticed at the end of a chunk. Raises DoesNotFit for a specification that cannot be compiled, or in
+    which a value leaves its type.
     """
     kernels = ArrayKernels.build(Compiled(spec, only=()), NUMPY)
     recorded = [[e for e in k.events if e.kind.name in kinds] for k in kernels.compiled.kernels]
@@ -66,6 +67,9 @@ def graph_by_kernels(
         end = min(done + CHUNK, table.count)
         states = [w[done:end] for w in table.words]
         for taken in kernels.expand(states, kernels.functions["guards"](*states)[0]):
+            if np.any(taken.leaves):
+                rule = spec.steps[taken.step].rule.name
+                raise DoesNotFit(f"{rule}: a value leaves its type, and there is no packed state to go on from")
             codes, shown = _recorded(kernels, recorded[taken.step], states, taken.rows)
             names = [happenings.setdefault((taken.step, events), len(happenings)) for events in shown]
             labels = np.array(names, np.int64)[codes]

@@ -60,10 +60,10 @@ def _check(kernels: Kernels, image: Image, states: Words, found: Steps, broken: 
         culprit = spec.steps[int(np.setxor1d(mine, other)[0]) % len(spec.steps)].rule.name
         raise NotSymmetric(f"{culprit} is not enabled alike under {_told(image)}")
     for what, wanted, seen in (
+        ("leaves its types differently", found.leaves[order], got.leaves),
         ("does not act alike", targets[order], got.targets),
         ("is not judged alike", found.broken[order], got.broken),
         ("does not reach the same outcomes", found.reached[order], got.reached),
-        ("leaves its types differently", found.leaves[order], got.leaves),
     ):
         unequal = np.any(wanted != seen, axis=1) if wanted.ndim == 2 else wanted != seen
         if unequal.any():

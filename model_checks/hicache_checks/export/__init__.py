@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hicache_checks.export.program import ExportError
+from hicache_checks.export.functions import ExportError
 from hicache_checks.export.promela import Promela
 from hicache_checks.export.tla import Tla
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import enum
 
-from hicache_checks.export.program import Function, Program, called
+from hicache_checks.export.functions import Function, called
+from hicache_checks.export.program import Program
 
 
 class Kind(enum.Enum):
@@ -81,9 +82,7 @@ class Kinds:
         for node in ast.walk(function.tree):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self._widen(function, node.targets[0].id, self._so_far(node.value, function))
-            elif isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.target, ast.Name):
-                self._widen(function, node.target.id, Kind.NUMBER)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            elif isinstance(node, (ast.For, ast.comprehension, ast.AugAssign)) and isinstance(node.target, ast.Name):
                 self._widen(function, node.target.id, Kind.NUMBER)
             elif isinstance(node, ast.Return) and node.value is not None:
                 found = self._so_far(node.value, function)

@@ -13,9 +13,13 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from hicache_checks.export.program import Function, Program, possible
-from hicache_checks.export.promela_formulas import Formulas, Term, conjunction, disjunction
+from hicache_checks.export.actions import possible
+from hicache_checks.export.functions import Function
+from hicache_checks.export.program import Program
+from hicache_checks.export.promela_formulas import Formulas
 from hicache_checks.export.promela_rules import INDENT, Rules
+from hicache_checks.export.promela_words import conjunction, disjunction
+from hicache_checks.export.terms import Term
 from hicache_spec import BoundSpec
 from hicache_spec.binding import Step, Variable, at
 
@@ -69,7 +73,7 @@ class Promela:
             "",
             "    spin -a -o2 THIS && cc -O3 -DSAFETY -DNOREDUCE -DNOCOMP -o pan pan.c && ./pan -m100000",
             "",
-            "-DUNCHECKED (for spin): without the properties.  -DNO_HIDDEN (for spin): for breadth-first search (-DBFS).",
+            "For spin: -DUNCHECKED leaves the properties out, -DNO_HIDDEN is for breadth-first search (cc -DBFS).",
             "-o2 keeps Spin from leaving out variables that no option reads.",
             "A name with `_` at its end is like another name. Loops over index sets are unrolled.",
         ]
@@ -162,14 +166,19 @@ class Promela:
         lines = ["/* properties */"]
         ranges = conjunction([Term(text) for v in self.program.variables.values() for text in self._in_bounds(v)])
         lines += folded(f"#define {STATE_IN_BOUNDS}() ({ranges.text})")
-        fair = disjunction(
-            [Term(self._guard(s)) for a in self.program.actions if a.rule.fairness for s in possible(a)]
-        )
+        fair = disjunction([Term(self._guard(s)) for a in self.program.actions if a.rule.fairness for s in possible(a)])
         rest = conjunction([Term(f"{self.formulas.names.name(f.name)}()") for f in self.program.rest])
         lines += folded(f"#define no_{DEADLOCK}() ({disjunction([fair, rest]).text})")
         holds = conjunction([Term(f"{p}()") for p in self._conditions()])
         lines += folded(f"#define all_hold() ({holds.text})")
-        lines += ["#ifndef UNCHECKED", "#ifdef NO_HIDDEN", "#define FLAG bit", "#else", "#define FLAG hidden byte", "#endif"]
+        lines += [
+            "#ifndef UNCHECKED",
+            "#ifdef NO_HIDDEN",
+            "#define FLAG bit",
+            "#else",
+            "#define FLAG hidden byte",
+            "#endif",
+        ]
         lines += [f"FLAG {p}_is_violated;" for p in self._conditions()]
         lines += ["#define check(p) p##_is_violated = !p(); assert(!p##_is_violated)", "#endif"]
         return "\n".join(lines)

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import Any
 
+from hicache_checks.export.functions import Function, Value, assigned, called, guard_of, is_require
 from hicache_checks.export.kinds import arguments_of
-from hicache_checks.export.program import Function, Program, Value, assigned, called, is_require
+from hicache_checks.export.program import Program
+from hicache_checks.export.promela_words import (
+    EQUALITY,
+    OPERATORS,
+    ORDER,
+    RESERVED,
+    SUM,
+    UNARY,
+    addition,
+    both,
+    conditional,
+    conjunction,
+    disjunction,
+    entries,
+    extreme,
+    negation,
+)
 from hicache_checks.export.terms import (
     ANYTHING,
     ATOM,
@@ -21,26 +36,6 @@ from hicache_checks.export.terms import (
     static_range,
     substituted,
     unrolled,
-)
-
-UNARY, PRODUCT, SUM, ORDER, EQUALITY, CONJUNCTION, DISJUNCTION = 1, 2, 3, 4, 5, 6, 7
-OPERATORS: Mapping[type[ast.AST], tuple[str, int]] = {
-    ast.Add: ("+", SUM),
-    ast.Sub: ("-", SUM),
-    ast.Mult: ("*", PRODUCT),
-    ast.Lt: ("<", ORDER),
-    ast.LtE: ("<=", ORDER),
-    ast.Gt: (">", ORDER),
-    ast.GtE: (">=", ORDER),
-    ast.Eq: ("==", EQUALITY),
-    ast.NotEq: ("!=", EQUALITY),
-}
-RESERVED = frozenset(
-    """active assert atomic bit bool break byte c_code c_decl c_expr c_state c_track chan d_step D_proctype do else empty
-    enabled eval false fi for full get_priority goto hidden if in init inline int len local ltl mtype nempty never nfull
-    notrace np_ of od pc_value pid printf printm priority proctype provided return run select set_priority short show
-    skip timeout trace true typedef unless unsigned xr xs accept end progress system at has length put take holds opt
-    least most forget check all_hold no_deadlock state_in_bounds FLAG TEMPORARY""".split()
 )
 
 
@@ -151,7 +146,9 @@ class Formulas:
         callee = function.callee(node)
         if callee is not None:
             if callee.writes:
-                raise function.error(node, f"{callee.name} changes the state inside an expression; name its value first")
+                raise function.error(
+                    node, f"{callee.name} changes the state inside an expression; name its value first"
+                )
             given = [self.term(a, function, known).text for _, a in arguments_of(callee, node, function)]
             return Term(f"{self.names.name(callee.name)}({', '.join(given)})")
         name = called(node)
@@ -274,18 +271,15 @@ class Formulas:
     ) -> Iterator[tuple[Term, str]]:
         """The guards among these statements, with their reasons; `known` learns the locals on the way."""
         for statement in body:
-            if is_require(statement):
-                assert isinstance(statement, ast.Expr)
-                assert isinstance(statement.value, ast.Call)
-                condition, reason = statement.value.args
-                assert isinstance(reason, ast.Constant)
-                yield self.term(condition, function, known), str(reason.value)
+            guard = guard_of(statement)
+            if guard is not None:
+                yield self.term(guard[0], function, known), guard[1]
             elif isinstance(statement, ast.If):
                 test = self.term(statement.test, function, known)
                 for part, unless in ((statement.body, negation(test)), (statement.orelse, test)):
                     inner = dict(known)
-                    for guard, reason in self.guards(part, function, inner):
-                        yield disjunction([unless, guard]), reason
+                    for condition, reason in self.guards(part, function, inner):
+                        yield disjunction([unless, condition]), reason
                 self._run([statement], function, known)
             elif isinstance(statement, ast.For):
                 yield from self.guards(self.unrolled(statement, function), function, known)
@@ -334,74 +328,14 @@ class Formulas:
 
     def table(self, value: Value) -> str:
         """A constant table as a macro: a cascade over the entries that differ from the most frequent one."""
-        entries = dict(_entries(value.value))
-        values = list(entries.values())
+        cells = dict(entries(value.value))
+        values = list(cells.values())
         usual = max(sorted(set(values)), key=values.count)
-        depth = len(next(iter(entries)))
+        depth = len(next(iter(cells)))
         names = "ijkl"[:depth]
         text = str(usual)
-        for place, entry in reversed(list(entries.items())):
+        for place, entry in reversed(list(cells.items())):
             if entry != usual:
                 test = " && ".join(f"({name}) == {index}" for name, index in zip(names, place, strict=True))
                 text = f"({test} -> {entry} : {text})"
         return f"#define {self.names.name(value.name)}({', '.join(names)}) {text}"
-
-
-def both(statement: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """The two branches."""
-    return statement.body, statement.orelse
-
-
-def conjunction(parts: Sequence[Term]) -> Term:
-    """All of them."""
-    return _joined(parts, "&&", CONJUNCTION, "1")
-
-
-def disjunction(parts: Sequence[Term]) -> Term:
-    """Any of them."""
-    return _joined(parts, "||", DISJUNCTION, "0")
-
-
-def addition(parts: Sequence[Term]) -> Term:
-    """Their sum."""
-    return _joined(parts, "+", SUM, "0")
-
-
-def negation(part: Term) -> Term:
-    """Not that."""
-    for sign, opposite in ((" != ", " == "), (" == ", " != ")):
-        if part.level == EQUALITY and part.text.count(sign) == 1 and "(" not in part.text.split(sign)[1]:
-            return Term(part.text.replace(sign, opposite), EQUALITY)
-    return Term(f"!{part.at(ATOM)}", UNARY)
-
-
-def conditional(test: Term, one: Term, other: Term) -> Term:
-    """One if the test holds, else the other."""
-    return Term(f"({test.at(DISJUNCTION)} -> {one.at(DISJUNCTION)} : {other.at(DISJUNCTION)})")
-
-
-def extreme(name: str, parts: Sequence[Term]) -> Term:
-    """The least (`min`) or the greatest (`max`) of them."""
-    text = parts[-1].text
-    for part in reversed(parts[:-1]):
-        text = f"{'least' if name == 'min' else 'most'}({part.text}, {text})"
-    return Term(text)
-
-
-def _joined(parts: Sequence[Term], sign: str, level: int, nothing: str) -> Term:
-    if len(parts) == 1:
-        return parts[0]
-    return Term(f" {sign} ".join(p.at(level) for p in parts), level) if parts else Term(nothing)
-
-
-def _entries(table: Any) -> Iterator[tuple[tuple[int, ...], int]]:
-    sizes = []
-    inner = table
-    while isinstance(inner, tuple):
-        sizes.append(len(inner))
-        inner = inner[0]
-    for place in product(*map(range, sizes)):
-        value = table
-        for i in place:
-            value = value[i]
-        yield place, int(value)

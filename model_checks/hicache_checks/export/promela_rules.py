@@ -9,19 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from hicache_checks.export.actions import Action, effect_part, guard_part
+from hicache_checks.export.functions import SETTERS, Function, assigned, called, is_queue_call
 from hicache_checks.export.kinds import arguments_of
-from hicache_checks.export.program import (
-    SETTERS,
-    Action,
-    Function,
-    assigned,
-    called,
-    effect_part,
-    guard_part,
-    is_queue_call,
-)
-from hicache_checks.export.promela_formulas import SUM, Formulas, Term, conjunction, negation
-from hicache_checks.export.terms import has_return, range_ends, static_range
+from hicache_checks.export.promela_formulas import Formulas
+from hicache_checks.export.promela_words import SUM, conjunction, negation
+from hicache_checks.export.terms import Term, has_return, range_ends, static_range
 
 INDENT = "    "
 
@@ -66,8 +59,11 @@ class Rules:
         body = effect_part(function)
         effect = self._locals(function, body, known)
         effect += self._block(body, function, known, None)
-        step = ["d_step {", *_indented([f"{self.can(action)}({arguments}) ->", *effect, "forget()"]), "}"]
-        return [f"inline {self.formulas.names.name(function.name)}({arguments}) {{", *_indented(step), "}"]
+        name = self.formulas.names.name(function.name)
+        shown = ", ".join(["%d"] * len(function.parameters))
+        said = f'printf("{name}({shown})\\n"{f", {arguments}" if arguments else ""});'
+        step = ["d_step {", *_indented([f"{self.can(action)}({arguments}) ->", said, *effect, "forget()"]), "}"]
+        return [f"inline {name}({arguments}) {{", *_indented(step), "}"]
 
     def can(self, action: Action) -> str:
         """The name of an action's guards."""

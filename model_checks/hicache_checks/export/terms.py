@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hicache_checks.export.program import Function, called
+from hicache_checks.export.functions import Function, called
 
 ATOM = 0
 ANYTHING = 99
@@ -78,7 +78,7 @@ class _Substitute(ast.NodeTransformer):
 
 def substituted(node: ast.AST, name: str, value: int) -> ast.AST:
     """A copy of the tree with a value in place of a name."""
-    return _Substitute(name, value).visit(copy.deepcopy(node))  # type: ignore[no-any-return]
+    return _Substitute(name, value).visit(copy.deepcopy(node))
 
 
 def static(node: ast.expr, function: Function) -> int | None:

@@ -10,7 +10,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hicache_checks.export.program import Action, Function, Judged, Program, possible
+from hicache_checks.export.actions import Action, possible
+from hicache_checks.export.functions import Function
+from hicache_checks.export.program import Judged, Program
 from hicache_checks.export.tla_formulas import Formulas
 from hicache_checks.export.tla_layout import after, defined, folded, leaf
 from hicache_checks.export.tla_rules import Rules
@@ -54,7 +56,9 @@ class Tla:
     def cfg(self, checked: bool = True) -> str:
         """What TLC is to do; `checked`: with the properties."""
         lines = [f"\\* {self.program.spec.design.name}, configuration {self.configuration}", "SPECIFICATION Spec"]
-        lines += ["\\* run TLC with -deadlock, which turns its own check off: deadlock_holds says when the system may rest"]
+        lines += [
+            "\\* run TLC with -deadlock, which turns its own check off: deadlock_holds says when the system may rest"
+        ]
         lines += ["CONSTANTS"]
         lines += [f"    {self.formulas.names.name(v.name)} = {_literal(v.value)}" for v in self._constants()]
         if checked:
@@ -202,7 +206,9 @@ class Tla:
         fair = [a for a in self.program.actions if a.rule.fairness and possible(a)]
         lines.append(f"{DEADLOCK}_holds ==   \\* where no fair action is possible, the system is at rest")
         lines += [f"    \\/ {rest}", *(f"    \\/ {self._possible(a)}" for a in fair)]
-        lines += [f"{self._name(j)}_holds == [][{self._name(j)}(state, state')]_state" for j in self.program.step_properties]
+        lines += [
+            f"{self._name(j)}_holds == [][{self._name(j)}(state, state')]_state" for j in self.program.step_properties
+        ]
         lines += list(self._live())
         return "\n".join(lines)
 

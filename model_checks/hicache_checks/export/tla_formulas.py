@@ -5,22 +5,24 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
+from hicache_checks.export.functions import Function, called
 from hicache_checks.export.kinds import Kind, Kinds, arguments_of
-from hicache_checks.export.program import Function, Program, called
+from hicache_checks.export.program import Program
 from hicache_checks.export.terms import ATOM, Names, Term, range_ends
 
 PRODUCT, SUM, COMPARISON, NEGATION, JUNCTION, OPEN = 2, 3, 5, 6, 7, 20
 """How loosely operators bind. OPEN: quantifiers and IF, which reach as far to the right as they can."""
 ARITHMETIC = {ast.Add: ("+", SUM), ast.Sub: ("-", SUM), ast.Mult: ("*", PRODUCT)}
 COMPARED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=", ast.NotEq: "/="}
-RESERVED = frozenset(
-    """ASSUME ASSUMPTION AXIOM BY CASE CHOOSE CONSTANT CONSTANTS DEF DEFINE DEFS DOMAIN ELSE ENABLED EXCEPT EXTENDS HAVE
-    HIDE IF IN INSTANCE LAMBDA LEMMA LET LOCAL MODULE NEW OBVIOUS OMITTED ONLY OTHER PICK PROOF PROPOSITION PROVE QED
-    RECURSIVE SF_ STATE STRONG SUBSET SUFFICES TAKE TEMPORAL THEN THEOREM UNCHANGED UNION USE VARIABLE VARIABLES WF_
-    WITH WITNESS TRUE FALSE BOOLEAN STRING Nat Int Real Seq Len Append Head Tail SubSeq SelectSeq Cardinality IsFiniteSet
-    state state_in_bounds empty_state Init Next Spec FairSpec Fairness Min Max Sum Number Is
-    Holds ForEach Table Queue""".split()
-)
+RESERVED_WORDS = """
+ASSUME ASSUMPTION AXIOM BY CASE CHOOSE CONSTANT CONSTANTS DEF DEFINE DEFS DOMAIN ELSE ENABLED EXCEPT EXTENDS HAVE
+HIDE IF IN INSTANCE LAMBDA LEMMA LET LOCAL MODULE NEW OBVIOUS OMITTED ONLY OTHER PICK PROOF PROPOSITION PROVE QED
+RECURSIVE SF_ STATE STRONG SUBSET SUFFICES TAKE TEMPORAL THEN THEOREM UNCHANGED UNION USE VARIABLE VARIABLES WF_
+WITH WITNESS TRUE FALSE BOOLEAN STRING Nat Int Real Seq Len Append Head Tail SubSeq SelectSeq Cardinality
+IsFiniteSet state state_in_bounds empty_state Init Next Spec FairSpec Fairness Min Max Sum Number Is Holds ForEach
+Table Queue
+"""
+RESERVED = frozenset(RESERVED_WORDS.split())
 
 
 @dataclass
@@ -170,7 +172,9 @@ class Formulas:
         callee = function.callee(node)
         if callee is not None:
             if callee.writes:
-                raise function.error(node, f"{callee.name} changes the state inside an expression; name its value first")
+                raise function.error(
+                    node, f"{callee.name} changes the state inside an expression; name its value first"
+                )
             return Term(self.call(callee, node, scene))
         name = called(node)
         if name in ("any", "all", "sum", "min", "max") and len(node.args) == 1:
@@ -225,7 +229,9 @@ class Formulas:
 
     def _first(self, node: ast.expr, scene: Scene) -> str:
         """The first number of the range that a loop or generator runs through."""
-        return self.number(range_ends(node)[0], scene).text if isinstance(node, ast.Call) and len(node.args) > 1 else "0"
+        return (
+            self.number(range_ends(node)[0], scene).text if isinstance(node, ast.Call) and len(node.args) > 1 else "0"
+        )
 
     def domain(self, node: ast.expr, scene: Scene) -> Term:
         """The set that a loop or generator runs through."""

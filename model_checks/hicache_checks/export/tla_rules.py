@@ -9,16 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+from hicache_checks.export.actions import Action, effect_part, guard_part
+from hicache_checks.export.functions import Function, assigned, guard_of, is_queue_call, is_require
 from hicache_checks.export.kinds import Kind
-from hicache_checks.export.program import (
-    Action,
-    Function,
-    assigned,
-    effect_part,
-    guard_part,
-    is_queue_call,
-    is_require,
-)
 from hicache_checks.export.terms import has_return, static_range, unrolled
 from hicache_checks.export.tla_formulas import COMPARISON, Formulas, Scene, splits_a_step
 from hicache_checks.export.tla_layout import WIDTH, Block, Definitions, If, Leaf, Let, defined, leaf, lines_of
@@ -83,12 +76,9 @@ class Rules:
     def _guards(self, body: Sequence[ast.stmt], scene: Scene, definitions: Definitions) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         for statement in body:
-            if is_require(statement):
-                assert isinstance(statement, ast.Expr)
-                assert isinstance(statement.value, ast.Call)
-                condition, reason = statement.value.args
-                assert isinstance(reason, ast.Constant)
-                found.append((self.formulas.condition(condition, scene).text, str(reason.value)))
+            guard = guard_of(statement)
+            if guard is not None:
+                found.append((self.formulas.condition(guard[0], scene).text, guard[1]))
             elif isinstance(statement, ast.If) and _guards_only(statement):
                 test = self.formulas.condition(statement.test, scene).at(COMPARISON)
                 for part, holds in ((statement.body, test), (statement.orelse, f"~({test})")):
@@ -135,9 +125,9 @@ class Rules:
                 return definitions.around(self._block(left, scene, finish))
             self._statement(statement, rest, scene, definitions)
             if not rest and finish is _state and definitions.made[-1][0] == scene.states[scene.function.states[0]]:
-                name, block = definitions.made.pop()
+                name, last = definitions.made.pop()
                 scene.names.release(name)
-                return definitions.around(block)
+                return definitions.around(last)
         return definitions.around(finish(scene))
 
     def _returned(self, statement: ast.Return, scene: Scene, finish: Finish, definitions: Definitions) -> Block:
@@ -155,9 +145,7 @@ class Rules:
             return leaf(value)
         return leaf(f"[s |-> {scene.states[function.states[0]]}, value |-> {value}]")
 
-    def _statement(
-        self, statement: ast.stmt, rest: Sequence[ast.stmt], scene: Scene, definitions: Definitions
-    ) -> None:
+    def _statement(self, statement: ast.stmt, rest: Sequence[ast.stmt], scene: Scene, definitions: Definitions) -> None:
         """A statement in the middle: definitions, and what they mean from here on."""
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
@@ -196,9 +184,7 @@ class Rules:
         text = self.formulas.call(callee, replaced, scene)
         return f"{text}.s" if callee.returns else text
 
-    def _assign_changed(
-        self, statement: ast.Assign | ast.AugAssign, scene: Scene, definitions: Definitions
-    ) -> None:
+    def _assign_changed(self, statement: ast.Assign | ast.AugAssign, scene: Scene, definitions: Definitions) -> None:
         """`s.variable[...] = ` something that changes the state."""
         value = self._named(statement.value, scene, definitions)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
@@ -212,10 +198,12 @@ class Rules:
         test = self._value(statement.test, scene, definitions)
         ways = (statement.body, statement.orelse)
         needed = _names_in(rest)
-        values: list[tuple[str, Block]] = []
-        for name in assigned([statement]):
-            if name in needed and (name in scene.locals or all(name in assigned(w) for w in ways)):
-                values.append((name, If(test, *[self._block(w, scene.branch(), _local(name)) for w in ways])))
+        known = [n for n in assigned([statement]) if n in scene.locals or all(n in assigned(w) for w in ways)]
+        values = [
+            (name, If(test, *[self._block(w, scene.branch(), _local(name)) for w in ways]))
+            for name in known
+            if name in needed
+        ]
         changes = any(scene.function.changes(s) for w in ways for s in w) or self._assigns_state([statement], scene)
         after = If(test, *[self._block(w, scene.branch(), _state) for w in ways]) if changes else None
         for name, block in values:
@@ -292,7 +280,9 @@ class Rules:
         if callee is not None and callee.writes:
             assert isinstance(node, ast.Call)
             taken = scene.names.fresh("taken")
-            definitions.add(taken, leaf(self.formulas.call(callee, self._without_changes(node, scene, definitions), scene)))
+            definitions.add(
+                taken, leaf(self.formulas.call(callee, self._without_changes(node, scene, definitions), scene))
+            )
             scene.states[state] = f"{taken}.s"
             text = f"{taken}.value"
             scene.named[text] = self.formulas.kinds.result(callee)
@@ -347,7 +337,4 @@ def _names_in(body: Sequence[ast.stmt]) -> set[str]:
 
 def _guards_only(statement: ast.If | ast.For) -> bool:
     inside = [*statement.body, *statement.orelse]
-    return bool(inside) and all(
-        is_require(s) or (isinstance(s, (ast.If, ast.For)) and _guards_only(s)) for s in inside
-    )
-
+    return bool(inside) and all(is_require(s) or (isinstance(s, (ast.If, ast.For)) and _guards_only(s)) for s in inside)

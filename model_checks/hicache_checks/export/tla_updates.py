@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hicache_checks.export.functions import SETTERS, Function, called, is_queue_call
 from hicache_checks.export.kinds import Kind
-from hicache_checks.export.program import SETTERS, Function, called, is_queue_call
 from hicache_checks.export.terms import static_range
 from hicache_checks.export.tla_formulas import SUM, Formulas, Scene
 from hicache_checks.export.tla_layout import WIDTH, Leaf
@@ -49,9 +49,9 @@ class Updates:
             if isinstance(statement, ast.For):
                 clauses += self._mapped(statement, scene)
             else:
-                (change,) = self._changes(statement, scene.function) or ()
-                place = self._place(change, scene)
-                clauses.append(f"!.{change.variable}{place} = {self._value(change.node, '@', scene)}")
+                for change in self._changes(statement, scene.function) or ():
+                    value = self._value(change.node, "@", scene)
+                    clauses.append(f"!.{change.variable}{self._place(change, scene)} = {value}")
         head = f"[{before} EXCEPT "
         flat = f"{head}{', '.join(clauses)}]"
         if len(flat) <= WIDTH - 30:

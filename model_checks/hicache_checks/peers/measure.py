@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,15 +67,24 @@ class Measured:
     timed_out: bool
 
 
-def measure(command: Sequence[str], directory: Path, seconds_max: float | None = None) -> Measured:
+def measure(
+    command: Sequence[str],
+    directory: Path,
+    seconds_max: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Measured:
     """Run a command to its end and measure it; after `seconds_max` it is killed. Raises PeerMissing if there is none.
 
-    The peak is that of the process and of those it has waited for, whichever is the highest.
+    The peak is that of the process and of those it has waited for, whichever is the highest. `environment`: variables
+    beside those of this process.
     """
+    variables = {**os.environ, **(environment or {})}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.perf_counter()
         try:
-            process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            process = subprocess.Popen(
+                command, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=variables
+            )
         except FileNotFoundError:
             raise PeerMissing(f"{command[0]} is not installed") from None
         expired = threading.Event()

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from hicache_checks.peers.measure import PeerFailed, PeerMissing, PeerResult, last_line, measure
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
@@ -22,9 +24,7 @@ def is_installed() -> bool:
     return bool(_version())
 
 
-def run(
-    design: str, bounds: Bounds, *, max_states: int = STATES_MAX, seconds_max: float | None = None
-) -> PeerResult:
+def run(design: str, bounds: Bounds, *, max_states: int = STATES_MAX, seconds_max: float | None = None) -> PeerResult:
     """Explore a design. Raises PeerMissing or PeerFailed; a run that is killed at `seconds_max` has failed."""
     if not is_installed():
         raise PeerMissing("minicheck is not installed (PyPI: minicheck)")
@@ -59,11 +59,10 @@ def _version() -> str:
         return ""
 
 
-def _explore(task: dict) -> dict[str, object]:  # type: ignore[type-arg]
+def _explore(task: dict[str, Any]) -> dict[str, Any]:
     """What the measured process does."""
-    from minicheck import Protocol, check_safety  # type: ignore[import-not-found]
-
-    bounds = {k: tuple(v) if isinstance(v, list) else v for k, v in task["bounds"].items()}
+    checker = import_module("minicheck")
+    bounds: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in task["bounds"].items()}
     spec = BoundSpec(DESIGNS[task["design"]], Bounds(**bounds))
 
     def transitions(state: tuple[bytes]) -> list[tuple[str, tuple[bytes]]]:
@@ -78,8 +77,8 @@ def _explore(task: dict) -> dict[str, object]:  # type: ignore[type-arg]
             after = spec.decode(state[0])
         return found
 
-    result = check_safety(
-        Protocol(
+    result = checker.check_safety(
+        checker.Protocol(
             name=spec.design.name,
             candidate=False,
             fields=("state",),
@@ -92,7 +91,9 @@ def _explore(task: dict) -> dict[str, object]:  # type: ignore[type-arg]
         max_states=task["max_states"],
     )
     broken = {
-        name: len(found["counterexample"]) - 1 for name, found in result["properties"].items() if found["holds"] is False
+        name: len(found["counterexample"]) - 1
+        for name, found in result["properties"].items()
+        if found["holds"] is False
     }
     first = min(broken, key=lambda name: broken[name], default=None)
     return {

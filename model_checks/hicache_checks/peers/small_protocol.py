@@ -159,9 +159,7 @@ def sched_drain_releases(s: State) -> None:
 
 def end(s: State, request: int) -> None:
     """Fetched if every page landed on every rank."""
-    s.phase[request] = (
-        FETCHED if min(s.landed[r][request] for r in RANKS) == s.granted[request] else TERMINATED
-    )
+    s.phase[request] = FETCHED if min(s.landed[r][request] for r in RANKS) == s.granted[request] else TERMINATED
     s.granted[request] = 0
     for r in RANKS:
         s.released[r][request] = False

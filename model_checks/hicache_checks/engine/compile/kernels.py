@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hicache_checks.engine.compile.expressions import Builder, Node, in_order
-from hicache_checks.engine.compile.layout import DoesNotFit, Layout
+from hicache_checks.engine.compile.layout import WORD_BITS, DoesNotFit, Layout
 from hicache_checks.engine.compile.tracer import Emitted, Tracer, Values
 from hicache_spec import BoundSpec
 from hicache_spec.binding import Property, Step
@@ -37,6 +37,9 @@ class Compiled:
     def __init__(self, spec: BoundSpec, only: Collection[str] | None = None) -> None:
         """`only`: these properties and no outcomes; by default all. Raises DoesNotFit, naming the rule."""
         self.spec, self.only = spec, only
+        for what in ("invariants", "step_properties", "sometimes"):
+            if (count := len(getattr(spec, what))) > WORD_BITS:
+                raise DoesNotFit(f"{count} {what.replace('_', ' ')}, more than {WORD_BITS}")
         self.layout = Layout(spec)
         self.builder = Builder()
         self.before: Values = {

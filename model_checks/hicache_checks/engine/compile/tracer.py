@@ -339,7 +339,7 @@ class Tracer:
             return self.subscript(frame, node, whole)
         if isinstance(node, ast.BinOp):
             left, right = self.number(frame, node.left), self.number(frame, node.right)
-            return {ast.Add: b.add, ast.Sub: b.sub, ast.Mult: b.mul}[type(node.op)](left, right)  # type: ignore[index]
+            return {ast.Add: b.add, ast.Sub: b.sub, ast.Mult: b.mul}[type(node.op)](left, right)
         if isinstance(node, ast.UnaryOp):
             if isinstance(node.op, ast.Not):
                 return b.negate(self.truth(frame, node.operand))

