@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from hicache_checks.engine import explore as objects
 from hicache_checks.engine.array.search import ArrayKernels
+from hicache_checks.engine.compile.layout import Layout
 from hicache_checks.engine.engines import EngineOptions, explore
 from hicache_checks.engine.explore import Exploration
 from hicache_checks.engine.kernel_steps import Kernels
@@ -95,7 +98,7 @@ def events_by_kernels(
 ) -> dict[tuple[int, int], list[tuple[object, ...]]]:
     """For each state, by its place, and each step from it: the events that it shows."""
     packed = kernels.from_words(np.array([kernels.compiled.layout.pack(s) for s in states], np.uint64))
-    shown: dict[tuple[int, int], Events] = {}
+    shown: dict[tuple[int, int], list[tuple[object, ...]]] = {}
     for kernel in kernels.compiled.kernels:
         roots = [kernel.guard, *(n for e in kernel.events for n in (e.condition, *e.values))]
         columns = iter([np.broadcast_to(v, len(states)) for v in kernels.values(roots, packed)])
@@ -110,3 +113,31 @@ def events_by_kernels(
 
 def _bits(number: int) -> tuple[int, ...]:
     return tuple(i for i in range(64) if number >> i & 1)
+
+
+def any_state(layout: Layout, seed: int) -> State:
+    """Any values of the right types, reachable or not."""
+    chance, s = random.Random(seed), layout.spec.initial()
+    for slot in layout.slots:
+        t = slot.variable.type
+        if t.kind in ("queue", "set"):
+            value: Any = chance.sample(range(t.high + 1), chance.randint(0, t.capacity))
+            value = sorted(value) if t.kind == "set" else value
+        else:
+            value = chance.random() < 0.5 if t.kind == "flag" else chance.randint(t.low, t.high)
+        put(s, slot.variable.name, slot.place, value)
+    return s
+
+
+def at(s: State, name: str, place: tuple[int, ...]) -> Any:
+    value = getattr(s, name)
+    for i in place:
+        value = value[i]
+    return value
+
+
+def put(s: State, name: str, place: tuple[int, ...], value: Any) -> None:
+    if place:
+        at(s, name, place[:-1])[place[-1]] = value
+    else:
+        setattr(s, name, value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -92,7 +93,7 @@ class Author(Expressions):
 
     def write(self, sc: Scope) -> Lines:
         """A statement that changes the state or shows an event."""
-        forms: Forms = [lambda v=v: self._changed(v, sc) for v in self.variables] * 2  # type: ignore[misc]
+        forms: Forms = [*(partial(self._changed, v, sc) for v in self.variables)] * 2
         forms.append(lambda: f"emit(s, ON_X, {self.element(sc, 'A', 1)}, {self.number(sc, 1)})")
         forms.append(lambda: f"emit(s, ON_Y, {self.number(sc, 1)})")
         if self.changes and not self.changes.startswith("="):

@@ -183,13 +183,15 @@ def test_bad_input_is_one_line(arguments: str, message: str, capsys: pytest.Capt
 def test_our_engines_and_the_model_by_hand(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The engines as the bench calls them; where Spin is, its packed model has the states of the readable one."""
     file = tmp_path / "bench.json"
-    tools = "--tool 'hicheck native' --tool 'spin, by hand'"
+    tools = "--tool 'with symmetry' --tool 'hicheck array' --tool 'spin, by hand'"
     code, out, _ = hicheck(f"bench engine --states 50000 {tools} --json {file}", capsys)
     assert code == 0, out
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     found = {(r["table"], r["name"], r.get("states")) for r in rows}
     small = bench_command.SMALL_SIZES
-    assert {("pair", "hicheck native", 55_167), ("small_protocol", "hicheck native", min(small))} <= found
+    assert {("pair", "hicheck array", 55_167), ("small_protocol", "hicheck array", min(small))} <= found
+    (reduced,) = (states for _, name, states in found if name == "hicheck native with symmetry")
+    assert 55_167 // 4 < reduced < 55_167 // 3
     assert all(r["compile_seconds"] > 0 and r["peak_bytes"] > MIB for r in rows if r["missing"] is None)
     by_hand = next(r for r in rows if r["name"] == "spin, by hand")
     if spin.is_installed():

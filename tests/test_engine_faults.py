@@ -8,6 +8,7 @@ from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine_comparison import explore_alike
@@ -122,7 +123,7 @@ FAULTS = {
     "front end: every action is fair": instead(Compiled, "__init__", every_action_is_fair),
     "arrays: queues look shorter": instead(emit_python._Function, "formula", shorter_queues),
     "arrays: the other choice": instead(NumpyColumns, "pick", lambda f, c, x, y, t: f(c, y, x, t)),
-    "rebuild: the last step, not the first": instead(shortest.np, "argmax", lambda f, x: len(x) - 1 - f(x[::-1])),
+    "rebuild: the last step, not the first": instead(np, "argmax", lambda f, x: len(x) - 1 - f(x[::-1])),
     "rebuild: any step will do": instead(shortest, "_leads_to", lambda f, kernels, found, marked: found.leaves == 0),
 }
 FAULTS_IN_C = {

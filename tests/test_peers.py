@@ -94,10 +94,9 @@ def test_tlc_agrees_on_the_canonical_design(bounds: Bounds) -> None:
 
 
 @needs_tlc
-@pytest.mark.parametrize("bounds", [AGAIN, LIMITER], ids=lambda b: b.name)
 @pytest.mark.parametrize("design", [d for d in DESIGNS.values() if d is not CANONICAL], ids=lambda d: d.name)
-def test_tlc_agrees_on_the_other_designs(design: Design, bounds: Bounds) -> None:
-    tlc_agrees(BoundSpec(design, bounds))
+def test_tlc_agrees_on_the_other_designs(design: Design) -> None:
+    tlc_agrees(BoundSpec(design, AGAIN))
 
 
 @needs_tlc
@@ -214,7 +213,7 @@ def test_a_search_that_is_stopped_is_not_complete() -> None:
 
 @needs_tlc
 def test_a_run_of_tlc_that_is_stopped_is_not_complete() -> None:
-    result = tlc.run(Tla(BoundSpec(CANONICAL, Bounds(requests=3)), "big"), seconds_max=9)
+    result = tlc.run(Tla(BoundSpec(CANONICAL, Bounds(requests=3)), "big"), seconds_max=6)
     assert not result.complete
     assert 1 <= result.states < 4_000_000
 

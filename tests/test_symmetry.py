@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from engine_comparison import findings
+from engine_comparison import any_state, at, findings, put
 from hicache_checks.engine.compile.kernels import Compiled
 from hicache_checks.engine.compile.layout import DoesNotFit, Layout, Words
 from hicache_checks.engine.compile.symmetry import images
@@ -130,20 +129,6 @@ def name_of(index_set: object) -> str:
     return index_set.name if isinstance(index_set, Symbol) and index_set.is_index else ""
 
 
-def at(s: State, name: str, place: tuple[int, ...]) -> Any:
-    value = getattr(s, name)
-    for i in place:
-        value = value[i]
-    return value
-
-
-def put(s: State, name: str, place: tuple[int, ...], value: Any) -> None:
-    if place:
-        at(s, name, place[:-1])[place[-1]] = value
-    else:
-        setattr(s, name, value)
-
-
 def reachable(spec: BoundSpec) -> Iterator[State]:
     seen, waiting = set(), [spec.encode(spec.initial())]
     while waiting:
@@ -198,20 +183,6 @@ def moving(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BoundSpec]:
         "blocks": BoundSpec(CANONICAL, attempts),
         "three": BoundSpec(CANONICAL, TRIO_PRESSURE),
     }
-
-
-def any_state(layout: Layout, seed: int) -> State:
-    """Any values of the right types, reachable or not."""
-    chance, s = random.Random(seed), layout.spec.initial()
-    for slot in layout.slots:
-        t = slot.variable.type
-        if t.kind in ("queue", "set"):
-            value: Any = chance.sample(range(t.high + 1), chance.randint(0, t.capacity))
-            value = sorted(value) if t.kind == "set" else value
-        else:
-            value = chance.random() < 0.5 if t.kind == "flag" else chance.randint(t.low, t.high)
-        put(s, slot.variable.name, slot.place, value)
-    return s
 
 
 def packed(layout: Layout, *states: State) -> Words:

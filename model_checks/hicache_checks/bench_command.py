@@ -153,7 +153,7 @@ def entries(configuration: Configuration, options: BenchOptions) -> list[Entry]:
     part = int(min(configuration.states, STATES_A_SECOND_PLAIN * limit))
     search = spin.SpinOptions(table_bits=bits(configuration.states), seconds_max=limit)
     cores = os.cpu_count() or 1
-    mine = [OursOptions("native", threads=n) for n in dict.fromkeys((1, cores))]
+    mine = [OursOptions("native", threads=n, checked=c) for c in (True, False) for n in dict.fromkeys((1, cores))]
     mine += [OursOptions("native", threads=cores, symmetry=True), OursOptions("array", threads=cores)]
     mine += [OursOptions("object", max_states=part)]
 
@@ -220,14 +220,18 @@ def ratios_of(results: Sequence[PeerResult]) -> dict[str, float]:
     by = {(r.name, r.cores): r for r in results}
     fastest = max((r for r in results if r.name.startswith("spin") and r.complete), key=_speed, default=None)
     native = [r for r in results if r.name == "hicheck native"]
-    one, many = by.get(("hicheck native", 1)), max(native, key=lambda r: r.cores, default=None)
+    many = max(native, key=lambda r: r.cores, default=None)
+    bare = [r for r in results if r.name == "hicheck native, without properties"] or native
+    one = next((r for r in bare if r.cores == 1), None)
+    all_cores = max(bare, key=lambda r: r.cores, default=None)
     array = next((r for r in results if r.name == "hicheck array"), None)
     other = next((r for r in results if r.name == "tlc"), None)
     standard = by.get(("spin, standard flags", 1))
     pairs = {
         "native_on_one_core_to_fastest_spin": (one, fastest),
-        "native_on_all_cores_to_fastest_spin": (many, fastest),
-        "native_on_all_cores_to_spin_with_standard_flags": (many, standard),
+        "native_on_all_cores_to_fastest_spin": (all_cores, fastest),
+        "native_on_all_cores_to_spin_with_standard_flags": (all_cores, standard),
+        "native_with_all_properties_on_all_cores_to_spin_with_properties": (many, by.get(("spin, with properties", 1))),
         "array_to_fastest_spin": (array, fastest),
         "native_on_all_cores_to_tlc": (many, other),
     }

@@ -23,8 +23,8 @@ def check_symmetry(kernels: Kernels, images: Sequence[Image], search: Search) ->
     """Check the images of the states that a search found; how many states were checked, of how many.
 
     For every permutation p: the initial state is its own image; and for every checked state s, the steps from p(s) are
-    the images of the steps from s, to the images of their targets, and properties and outcomes judge alike. Up to STATES_MAX states all are checked, else every n-th one.
-    Raises NotSymmetric.
+    the images of the steps from s, to the images of their targets, and properties and outcomes judge alike. Up to
+    STATES_MAX states all are checked, else every n-th one. Raises NotSymmetric.
     """
     tally = search.tally()
     initial = np.array([kernels.compiled.initial], np.uint64)

@@ -15,6 +15,7 @@ from typing import Any
 
 from hicache_checks import __version__
 from hicache_checks.engine.engines import EngineOptions, explore
+from hicache_checks.engine.explore import STATE_IN_BOUNDS
 from hicache_checks.peers.measure import Measured, PeerFailed, PeerResult, last_line, measure
 from hicache_checks.peers.small_protocol import SMALL_PROTOCOL, SmallBounds
 from hicache_spec import BoundSpec
@@ -24,18 +25,20 @@ FOUND_SOMETHING = (0, 1, 3)
 
 @dataclass(frozen=True)
 class OursOptions:
-    """Which engine, with how many threads; `max_states` cuts the run."""
+    """Which engine, with how many threads; `max_states` cuts the run. Unchecked: no property but the types."""
 
     engine: str
     threads: int = 1
     symmetry: bool = False
     max_states: int | None = None
     seconds_max: float | None = None
+    checked: bool = True
 
     @property
     def name(self) -> str:
         """The name of the row."""
-        return f"hicheck {self.engine}{' with symmetry' if self.symmetry else ''}"
+        how = " with symmetry" if self.symmetry else "" if self.checked else ", without properties"
+        return f"hicheck {self.engine}{how}"
 
 
 def run_command(sizes: Sequence[str], options: OursOptions) -> PeerResult:
@@ -43,6 +46,7 @@ def run_command(sizes: Sequence[str], options: OursOptions) -> PeerResult:
     command = [sys.executable, "-m", "hicache_checks.cli", "explore", *sizes, "--engine", options.engine]
     command += ["--threads", str(options.threads), "--jobs", "1", "--json", "-"]
     command += ["--symmetry"] if options.symmetry else []
+    command += [] if options.checked else ["--only", STATE_IN_BOUNDS]
     command += ["--max-states", str(options.max_states)] if options.max_states else []
     return _measured(command, options)
 
@@ -74,7 +78,7 @@ def _result(found: dict[str, Any], document: dict[str, Any], measured: Measured,
     notes = [f"exploration alone {found['seconds']:.2f} s"]
     if own:
         notes.append(f"states and tables {own / max(1, found['states']):.0f} bytes a state")
-    notes.append("all properties")
+    notes.append("all properties" if options.checked else "types only")
     violations = document.get("violations", [])
     return PeerResult(
         name=options.name,
