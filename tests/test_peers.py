@@ -13,7 +13,7 @@ import toy_spec
 from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, Exploration, explore
 from hicache_checks.export import Promela, Tla, promela_rules, tla_rules
 from hicache_checks.peers import PeerResult, minicheck, spin, tlc
-from hicache_checks.peers.measure import PeerFailed
+from hicache_checks.peers.measure import Measured, PeerFailed
 from hicache_spec import DESIGNS, Bounds, BoundSpec
 from hicache_spec.bounds import AGAIN, LIMITER, PRESSURE, SOLO_BEST_EFFORT, SOLO_CHURN, TINY
 from hicache_spec.language import Design
@@ -226,3 +226,13 @@ def test_minicheck_agrees() -> None:
     by_rid = minicheck.run("decide_at_drain_by_rid", AGAIN)
     assert by_rid.violated == "inv_life_cycle_is_legal"
     assert not minicheck.run("decide_at_drain", AGAIN, max_states=50).complete
+
+
+def test_a_stopped_run_of_tlc_is_timed_to_its_last_count() -> None:
+    said = (
+        "Starting... (2026-11-29 23:59:30)\n"
+        "Progress(6) at 2026-11-29 23:59:33: 1,920 states generated, 1,220 distinct states found, 5 states left.\n"
+        "Progress(13) at 2026-11-30 00:00:33: 34,400 states generated, 16,770 distinct states found, 4 states left.\n"
+    )
+    result = tlc.result_of(Measured(-9, said, "", 99.5, 1, timed_out=True), workers=1, checked=False)
+    assert (result.states, result.transitions, result.seconds, result.complete) == (16_770, 34_399, 63.0, False)

@@ -63,7 +63,7 @@ def test_objects_and_arrays_find_the_same_in_a_few_specifications(folder: Path) 
 
 @pytest.mark.heavy
 def test_objects_and_arrays_find_the_same(folder: Path) -> None:
-    seen = agree(folder, 100, ARRAY)
+    seen = agree(folder, 60, ARRAY)
     assert all(seen[what] > 0 for what in ("inv", "step", "deadlock", "state", "reached", "cut"))
     assert seen["deep"] > 20
 
@@ -76,7 +76,7 @@ def test_objects_and_tensors_find_the_same(folder: Path) -> None:
 @needs_compiler
 @pytest.mark.heavy
 def test_objects_and_c_find_the_same(folder: Path) -> None:
-    seen = agree(folder, 30, EngineOptions("native"), EngineOptions("native", threads=2))
+    seen = agree(folder, 20, EngineOptions("native"), EngineOptions("native", threads=2))
     assert all(seen[what] > 0 for what in ("inv", "step", "reached"))
     assert seen["deep"] > 5
 

@@ -29,6 +29,7 @@ from test_spec_mutants import spec_of
 
 CANONICAL = DESIGNS["decide_at_drain"]
 PAIR_PRESSURE = SMALL[0]
+TRIO_STATES = 4_191_833
 ARRAY = EngineOptions("array", symmetry=True)
 NATIVE = EngineOptions("native", symmetry=True)
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
@@ -42,7 +43,10 @@ ASYMMETRIC = {
     "sched_submits_out_of_order": "sched_submit does not act alike",
     "query_skips_the_agreement": "query_agree does not reach the same outcomes",
 }
-FEW = ("sched_finds_ended_operations", "sched_evicts_one_too_many", "io_releases_the_tail_twice", *ASYMMETRIC)
+FEW = (
+    *("sched_evicts_one_too_many", "io_releases_the_tail_twice"),
+    *("sched_completes_on_the_first_rank", "sched_marks_the_first_rank_only", "query_skips_the_agreement"),
+)
 
 
 # ---- the same findings from fewer states
@@ -97,12 +101,15 @@ def test_the_reduced_size_is_pinned(options: EngineOptions) -> None:
 @needs_compiler
 @pytest.mark.heavy
 def test_three_requests_on_two_ranks_have_an_eighth_of_the_states_or_less() -> None:
-    spec = BoundSpec(CANONICAL, TRIO_PRESSURE)
-    options = EngineOptions("native", threads=2)
-    every, some = explore(spec, options), explore(spec, replace(options, symmetry=True))
-    assert (every.states, some.states) == (4_191_833, 360_942)
-    assert every.states >= 8 * some.states
-    assert without_sizes(findings(some)) == without_sizes(findings(every))
+    some = explore(BoundSpec(CANONICAL, TRIO_PRESSURE), replace(NATIVE, threads=2))
+    assert (some.states, some.complete, some.violation) == (360_942, True, None)
+    assert 8 * some.states <= TRIO_STATES
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_three_requests_on_two_ranks_are_alike_without_symmetry() -> None:
+    assert same_findings(BoundSpec(CANONICAL, TRIO_PRESSURE), replace(NATIVE, threads=2)) == (TRIO_STATES, 360_942)
 
 
 # ---- permutations, written down again for plain objects
@@ -146,8 +153,7 @@ def reachable(spec: BoundSpec) -> Iterator[State]:
             waiting.append(spec.encode(s))
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("bounds", [SOLO_CHURN, PRESSURE], ids=lambda b: b.name)
+@pytest.mark.parametrize("bounds", [SOLO_CHURN, pytest.param(PRESSURE, marks=pytest.mark.slow)], ids=lambda b: b.name)
 def test_there_is_one_representative_for_each_orbit(bounds: Bounds) -> None:
     spec = BoundSpec(CANONICAL, bounds)
     permutations = [image.permutation for image in images(Layout(spec))]
@@ -315,7 +321,7 @@ def test_a_queue_that_is_too_long_to_rename_is_refused(tmp_path: Path) -> None:
 def test_a_random_specification_is_refused_or_has_the_same_findings(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder, seen = tmp_path_factory.mktemp("specs"), Counter[str]()
 
-    @settings(max_examples=60)
+    @settings(max_examples=40)
     @given(random_specs(alike=True))
     def check(text: str) -> None:
         note(text)

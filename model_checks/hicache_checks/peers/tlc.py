@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,10 +59,21 @@ def run(
         command = ["java", *java, f"-Djava.io.tmpdir={name}", "-cp", str(tools), "tlc2.TLC", "-deadlock", "-nowarning"]
         command += ["-workers", str(workers), "-metadir", f"{name}/states", "-config", f"{module.module}.cfg"]
         measured = measure([*command, module.module], directory, seconds_max)
-    return _result(measured, workers, checked)
+    return result_of(measured, workers, checked)
 
 
-def _result(measured: Measured, workers: int, checked: bool) -> PeerResult:
+def _seconds_to_last_count(text: str) -> float | None:
+    """How long it had run when it last said how far it was, which it does once a minute; None if it never did."""
+    began = re.search(r"Starting\.\.\. \(([\d-]+ [\d:]+)\)", text)
+    counted = re.findall(r"Progress\(\d+\) at ([\d-]+ [\d:]+):", text)
+    if began is None or not counted:
+        return None
+    first, last = (datetime.fromisoformat(t) for t in (began.group(1), counted[-1]))
+    return (last - first).total_seconds() or None
+
+
+def result_of(measured: Measured, workers: int, checked: bool) -> PeerResult:
+    """What TLC has said, as a result. Raises PeerFailed."""
     text = measured.stdout
     counts = re.findall(r"([\d,]+) states generated.*?, ([\d,]+) distinct states found", text)
     violated = re.search(r"Error: (?:Invariant|Action property|Temporal property) (\w+) is violated", text)
@@ -83,7 +95,7 @@ def _result(measured: Measured, workers: int, checked: bool) -> PeerResult:
         states=distinct,
         # TLC counts the initial state as generated, and graphs by their states, not by their steps
         transitions=generated - 1,
-        seconds=measured.seconds,
+        seconds=_seconds_to_last_count(text) or measured.seconds if measured.timed_out else measured.seconds,
         compile_seconds=0.0,
         peak_bytes=measured.peak_bytes,
         version=version.group(1) if version else "",
