@@ -64,14 +64,14 @@ def check_size(bounds: Bounds, options: EngineOptions) -> None:
     assert result.first == {}
 
 
-@pytest.mark.parametrize("bounds", [SOLO_CHURN, AGAIN], ids=lambda b: b.name)
+@pytest.mark.parametrize("bounds", [SOLO_CHURN, pytest.param(AGAIN, marks=pytest.mark.heavy)], ids=lambda b: b.name)
 def test_the_pinned_sizes_hold_on_tensors(bounds: Bounds) -> None:
     result = explore(BoundSpec(CANONICAL, bounds), EngineOptions("array", device="cpu"))
     assert (result.states, result.transitions, result.depth) == COUNTS[bounds.name]
 
 
 @needs_compiler
-@pytest.mark.parametrize("threads", [2, 3, 64])
+@pytest.mark.parametrize("threads", [2, pytest.param(64, marks=pytest.mark.heavy)])
 def test_threads_change_nothing(threads: int) -> None:
     """More threads than the explorer has room for are too many, and then fewer do."""
     spec = BoundSpec(CANONICAL, SOLO_CHURN)
@@ -152,7 +152,8 @@ def target(spec: BoundSpec, key: bytes, number: int) -> bytes | None:
 WALKED = [
     pytest.param("decide_at_drain", BUSY, "array", marks=pytest.mark.heavy),
     pytest.param("decide_at_drain", BUSY, "native", marks=[pytest.mark.heavy, needs_compiler]),
-    pytest.param("decide_at_drain_by_rid", AGAIN, "array"),
+    pytest.param("decide_at_drain", SOLO_CHURN, "array"),
+    pytest.param("decide_at_drain_by_rid", AGAIN, "array", marks=pytest.mark.heavy),
     pytest.param("revoke_queue", PRESSURE_CHURN, "array", marks=pytest.mark.heavy),
     pytest.param("alloc_first", PRESSURE, "array", marks=pytest.mark.heavy),
     pytest.param("alloc_first", PRESSURE, "native", marks=[pytest.mark.slow, needs_compiler]),

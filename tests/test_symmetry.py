@@ -64,7 +64,7 @@ def same_findings(spec: BoundSpec, options: EngineOptions) -> tuple[int, int]:
     return every.states, some.states
 
 
-@pytest.mark.parametrize("bounds", [SOLO_CHURN, AGAIN], ids=lambda b: b.name)
+@pytest.mark.parametrize("bounds", [SOLO_CHURN, pytest.param(AGAIN, marks=pytest.mark.heavy)], ids=lambda b: b.name)
 def test_symmetry_changes_no_finding(bounds: Bounds) -> None:
     every, some = same_findings(BoundSpec(DESIGNS["decide_at_drain_by_rid"], bounds), replace(ARRAY, stop=False))
     assert some < every

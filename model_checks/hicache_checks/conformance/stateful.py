@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.errors import FlakyFailure
+from hypothesis.internal.conjecture import providers
 from hypothesis.stateful import run_state_machine_as_test
 
 from hicache_checks.conformance.adapter import TestableAdapter
@@ -44,20 +46,21 @@ def run_stateful(
     start = time.perf_counter()
     failure = None
     try:
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=examples,
-                stateful_step_count=steps,
-                deadline=None,
-                derandomize=True,
-                database=None,
-                verbosity=Verbosity.quiet,
-                phases=[Phase.generate, *([Phase.shrink] if shrink else [])],
-                suppress_health_check=list(HealthCheck),
-                report_multiple_bugs=False,
-            ),
-        )
+        with _whatever_is_imported():
+            run_state_machine_as_test(
+                machine,
+                settings=settings(
+                    max_examples=examples,
+                    stateful_step_count=steps,
+                    deadline=None,
+                    derandomize=True,
+                    database=None,
+                    verbosity=Verbosity.quiet,
+                    phases=[Phase.generate, *([Phase.shrink] if shrink else [])],
+                    suppress_health_check=list(HealthCheck),
+                    report_multiple_bugs=False,
+                ),
+            )
     except Broken as broken:
         failure = "\n".join([str(broken), *getattr(broken, "__notes__", ())])
     except FlakyFailure as group:
@@ -67,6 +70,23 @@ def run_stateful(
             [*seen, "not every time: the outcome depends on the timing of threads", *getattr(group, "__notes__", ())]
         )
     return StatefulRun(ranks, policy, examples, time.perf_counter() - start, machine.seen, failure)
+
+
+@contextmanager
+def _whatever_is_imported() -> Iterator[None]:
+    """Hypothesis tries constants that it finds in the modules that are imported; here the programs are the same ones
+    whatever those are. Versions that do not do it need nothing."""
+    if not hasattr(providers, "_get_local_constants"):
+        yield
+        return
+    found, nothing = providers._get_local_constants, providers.Constants()
+    providers._get_local_constants = lambda: nothing
+    providers.CONSTANTS_CACHE.cache.clear()
+    try:
+        yield
+    finally:
+        providers._get_local_constants = found
+        providers.CONSTANTS_CACHE.cache.clear()
 
 
 def run_every_policy(
