@@ -193,7 +193,7 @@ def test_a_run_says_what_it_cost() -> None:
     assert result.version.startswith("6.")
     assert result.note.startswith("depth-first, -O0 -DSAFETY -DNOREDUCE -DNOCOMP, with properties, vector ")
     assert 0 < result.seconds < result.compile_seconds
-    assert 1_000_000 < result.peak_bytes < 500_000_000
+    assert 1_000_000 < result.peak_bytes < 4_000_000_000
     assert result.bytes_per_state == result.peak_bytes / 330
 
 
