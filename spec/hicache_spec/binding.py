@@ -158,9 +158,7 @@ class BoundSpec:
     def _properties(self, rules: list[Rule], kind: str) -> list[Property]:
         bound = [(r, self._bind(r.function, r.name, judging=True)) for r in rules if r.kind == kind]
         goals = [self._bind(r.waits_for, "", judging=True) if r.waits_for else None for r, _ in bound]
-        return [
-            Property(r, f, frozenset(_event_kinds(f, set())), g) for (r, f), g in zip(bound, goals, strict=True)
-        ]
+        return [Property(r, f, frozenset(_event_kinds(f, set())), g) for (r, f), g in zip(bound, goals, strict=True)]
 
     def _instances(self, rule: Rule) -> Iterator[Step]:
         run = self._bind(rule.function, rule.name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.errors import FlakyFailure
 from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from hypothesis.stateful import run_state_machine_as_test
 
 from hicache_checks.conformance.adapter import TestableAdapter
@@ -79,7 +80,7 @@ def _whatever_is_imported() -> Iterator[None]:
     if not hasattr(providers, "_get_local_constants"):
         yield
         return
-    found, nothing = providers._get_local_constants, providers.Constants()
+    found, nothing = providers._get_local_constants, Constants()
     providers._get_local_constants = lambda: nothing
     providers.CONSTANTS_CACHE.cache.clear()
     try:
