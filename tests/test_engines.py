@@ -151,8 +151,9 @@ def target(spec: BoundSpec, key: bytes, number: int) -> bytes | None:
 
 WALKED = [
     pytest.param("decide_at_drain", BUSY, "array", marks=pytest.mark.heavy),
-    pytest.param("decide_at_drain", BUSY, "native", marks=[pytest.mark.heavy, needs_compiler]),
+    pytest.param("decide_at_drain", BUSY, "native", marks=[pytest.mark.slow, needs_compiler]),
     pytest.param("decide_at_drain", SOLO_CHURN, "array"),
+    pytest.param("decide_at_drain", SOLO_CHURN, "native", marks=[pytest.mark.heavy, needs_compiler]),
     pytest.param("decide_at_drain_by_rid", AGAIN, "array", marks=pytest.mark.heavy),
     pytest.param("revoke_queue", PRESSURE_CHURN, "array", marks=pytest.mark.heavy),
     pytest.param("alloc_first", PRESSURE, "array", marks=pytest.mark.heavy),

@@ -155,7 +155,7 @@ def numbers(pool: Pool) -> list[Node]:
 def truths(pool: Pool, numbers: list[Node]) -> list[Node]:
     """Truth values: flags, comparisons, and some that are made of two."""
     simple = distinct([pool.comparisons(x, y) for x, y in itertools.product(pool.leaves, repeat=2)])
-    chosen = [*pool.slots[2:4], *simple[::4]]
+    chosen = [*pool.slots[2:4], *simple[::8]]
     return distinct([chosen, *(pool.logic(x, y) for x, y in itertools.product(chosen[:8], repeat=2))])
 
 
@@ -190,7 +190,7 @@ def test_truth_values_join_as_they_are_meant_to(pool: Pool, truths: list[Node]) 
 
 
 def test_choices_within_choices_are_what_they_are_meant_to_be(pool: Pool, truths: list[Node]) -> None:
-    for c in truths[::3]:
+    for c in truths[::4]:
         sides = distinct([pool.choices(c, x, y) for x, y in itertools.pairwise(pool.leaves)])
         sides += [*truths[:4], pool.slots[0], pool.b.false, pool.b.true]
         for x, y in itertools.product(sides, repeat=2):

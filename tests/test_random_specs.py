@@ -76,7 +76,7 @@ def test_objects_and_tensors_find_the_same(folder: Path) -> None:
 @needs_compiler
 @pytest.mark.heavy
 def test_objects_and_c_find_the_same(folder: Path) -> None:
-    seen = agree(folder, 20, EngineOptions("native"), EngineOptions("native", threads=2))
+    seen = agree(folder, 16, EngineOptions("native"), EngineOptions("native", threads=2))
     assert all(seen[what] > 0 for what in ("inv", "step", "reached"))
     assert seen["deep"] > 5
 
@@ -84,5 +84,5 @@ def test_objects_and_c_find_the_same(folder: Path) -> None:
 @needs_compiler
 @pytest.mark.slow
 def test_all_engines_find_the_same_in_many_specifications(folder: Path) -> None:
-    seen = agree(folder, 1500, ARRAY, EngineOptions("native", threads=2))
+    seen = agree(folder, 600, ARRAY, EngineOptions("native", threads=2))
     assert all(seen[what] > 10 for what in ("inv", "step", "deadlock", "state", "reached", "cut"))
