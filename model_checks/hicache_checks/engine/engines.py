@@ -19,8 +19,6 @@ from hicache_checks.engine.symmetry_check import check_symmetry
 from hicache_spec import BoundSpec
 from hicache_spec.binding import Property
 
-ENGINES = ("auto", "array", "native", "object")
-
 
 @dataclass(frozen=True)
 class EngineOptions:

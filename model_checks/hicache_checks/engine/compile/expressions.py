@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-BOOLEAN = frozenset({"eq", "lt", "and", "or", "not"})
-COMMUTATIVE = frozenset({"add", "mul", "min", "max", "eq", "and", "or", "bitor"})
 NUMBERS_END = 1 << 62
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from hicache_checks.engine.compile.expressions import Builder, Node, in_order
 from hicache_checks.engine.compile.layout import WORD_BITS, DoesNotFit, Layout
-from hicache_checks.engine.compile.tracer import Emitted, Tracer, Values
+from hicache_checks.engine.compile.symbolic_state import SymbolicState, Values
+from hicache_checks.engine.compile.tracer import Emitted, Tracer
 from hicache_spec import BoundSpec
 from hicache_spec.binding import Property, Step
 
@@ -62,12 +63,16 @@ class Compiled:
 
     def predicate(self, holds: Callable[..., Any], *arguments: int) -> Node:
         """A condition on one state, such as an invariant or `p` of a liveness property, as an expression."""
-        tracer = Tracer(self.builder, self.layout, [dict(self.before)])
+        tracer = Tracer(self.builder, [self.symbolic(self.before)])
         return tracer.decide(holds, [self.builder.const(a) for a in arguments])
+
+    def symbolic(self, values: Values) -> SymbolicState:
+        """A state with these values, to be read and written by a rule."""
+        return SymbolicState(self.builder, self.layout, dict(values))
 
     def _kernel(self, number: int, step: Step) -> Kernel:
         b = self.builder
-        tracer = Tracer(b, self.layout, [dict(self.before)])
+        tracer = Tracer(b, [self.symbolic(self.before)])
         arguments = [b.const(value) for value in step.arguments.values()]
         done = tracer.run_action(step.function, arguments)
         if not done.guard.is_truth:
@@ -79,7 +84,7 @@ class Compiled:
             for i, p in enumerate(properties):
                 if not self.is_wanted(p):
                     continue
-                judge = Tracer(b, self.layout, [dict(self.before), dict(done.values)], done.events)
+                judge = Tracer(b, [self.symbolic(self.before), self.symbolic(done.values)], done.events)
                 condition = when(judge.decide(p.holds))
                 if condition is not b.false:
                     found.append((i, condition))

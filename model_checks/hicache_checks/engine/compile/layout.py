@@ -7,7 +7,7 @@ queues are equal bits. A set is one bit a member. No field crosses a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,15 +109,6 @@ class Layout:
         for slot in self.slots:
             _put(s, slot, self._value(slot, (int(words[slot.word]) >> slot.shift) & slot.mask))
         return s
-
-    def column(self, states: Words, slot: Slot) -> NDArray[np.int64]:
-        """The values of one slot in many states, shape (n,); of a queue or a set, its bits."""
-        stored = (states[:, slot.word] >> np.uint64(slot.shift)) & np.uint64(slot.mask)
-        return stored.astype(np.int64) + slot.offset
-
-    def slots_of(self, variable: str) -> Iterator[Slot]:
-        """The slots of a variable, in the order of its indices."""
-        return (slot for slot in self.slots if slot.variable.name == variable)
 
     @staticmethod
     def _stored(slot: Slot, value: Any) -> int:

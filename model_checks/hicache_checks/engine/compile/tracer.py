@@ -15,16 +15,13 @@ from types import FunctionType
 from typing import Any
 
 from hicache_checks.engine.compile.expressions import Builder, Node
-from hicache_checks.engine.compile.layout import DoesNotFit, Layout, Slot, element_bits
+from hicache_checks.engine.compile.layout import DoesNotFit
+from hicache_checks.engine.compile.symbolic_state import Part, SymbolicState, Values, from_the_end, member_of
 from hicache_spec import language
-from hicache_spec.binding import Variable
 from hicache_spec.language import EventKind
 from hicache_spec.subset import place, source
 
 ITERATIONS_MAX = 256
-
-Values = dict[int, Node]
-"""The value of each slot, by number."""
 
 
 @dataclass(frozen=True)
@@ -47,22 +44,6 @@ class Traced:
 
 
 @dataclass(frozen=True)
-class _StateName:
-    """A state as a rule names it: `s` or `t`."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A state variable, or a part of it, that is not a single number yet."""
-
-    state: int
-    variable: Variable
-    index: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
 class _Rows:
     """A row of a constant table, chosen by an index that depends on the state."""
 
@@ -82,11 +63,10 @@ class _Frame:
 
 @dataclass
 class Tracer:
-    """Runs one rule. `states` are the slot values of `s` (0) and `t` (1); `shown` are the events of the step to t."""
+    """Runs one rule. `states` are `s` and, for a property of steps, `t`; `shown` are the events of the step to t."""
 
     builder: Builder
-    layout: Layout
-    states: list[Values]
+    states: list[SymbolicState]
     shown: Sequence[Emitted] = ()
     path: Node = field(init=False)
     guard: Node = field(init=False)
@@ -102,30 +82,14 @@ class Tracer:
 
     def run_action(self, function: Callable[..., Any], arguments: Sequence[Node]) -> Traced:
         """Trace an action on the first state. Raises DoesNotFit, naming file and line."""
-        self.call(function, [_StateName(0), *arguments])
-        values = self.states[0]
-        for slot in self.layout.slots:
-            self.leaves = self.builder.either(self.leaves, self._leaves_its_type(slot, values[slot.number]))
-        return Traced(self.guard, values, self.events, self.leaves)
+        (state,) = self.states
+        self.call(function, [state, *arguments])
+        leaves = self.builder.either(self.leaves, state.leaves_its_types())
+        return Traced(self.guard, state.values, self.events, leaves)
 
     def decide(self, function: Callable[..., Any], arguments: Sequence[Node] = ()) -> Node:
         """The truth of a property over the states. Raises DoesNotFit, naming file and line."""
-        names = [_StateName(i) for i in range(len(self.states))]
-        return self.builder.truth(self.call(function, [*names, *arguments]))
-
-    def _leaves_its_type(self, slot: Slot, value: Node) -> Node:
-        b = self.builder
-        if value.low >= slot.offset and value.high <= slot.high:
-            return b.false
-        if slot.variable.type.kind == "queue":
-            digits = element_bits(slot.variable)
-            too_long = b.less(b.const((1 << slot.bits) - 1), value)
-            top = slot.variable.type.high + 1
-            if top == (1 << digits) - 1:
-                return too_long
-            elements = (self._digit(value, i, digits) for i in range(slot.variable.type.capacity))
-            return b.either(too_long, b.some(b.less(b.const(top), x) for x in elements))
-        return b.negate(b.within(value, slot.offset, slot.high))
+        return self.builder.truth(self.call(function, [*self.states, *arguments]))
 
     # -- calls and statements
 
@@ -173,18 +137,20 @@ class Tracer:
         if condition.is_constant:
             return (yes(), None) if condition.value else (None, no())
         b, path = self.builder, self.path
-        states, names = [dict(v) for v in self.states], dict(frame.names)
+        before, names = [dict(s.values) for s in self.states], dict(frame.names)
         returned, result = frame.returned, frame.result
         self.path = b.both(path, condition)
         first = yes()
-        after = (self.states, frame.names, frame.returned, frame.result)
-        self.states, frame.names, frame.returned, frame.result = states, names, returned, result
+        after = ([s.values for s in self.states], frame.names, frame.returned, frame.result)
+        for state, values in zip(self.states, before, strict=True):
+            state.values = values
+        frame.names, frame.returned, frame.result = names, returned, result
         self.path = b.both(path, b.negate(condition))
         second = no()
         self.path = path
-        for mine, other in zip(self.states, after[0], strict=True):
+        for state, other in zip(self.states, after[0], strict=True):
             for number, value in other.items():
-                mine[number] = b.select(condition, value, mine[number])
+                state.values[number] = b.select(condition, value, state.values[number])
         for name, value in after[1].items():
             frame.names[name] = self._merged(condition, value, frame.names.get(name, value))
         for name in frame.names.keys() - after[1].keys():
@@ -266,40 +232,10 @@ class Tracer:
             frame.names[target.id] = value
             return
         part = self.expression(frame, target, whole=True)
-        if not isinstance(part, _Part) or len(part.index) != len(part.variable.sizes):
+        if not isinstance(part, Part) or not part.is_one:
             raise self.refuse(frame, target, "an assignment to something that is not one value")
-        self.store(part, value)
-
-    def store(self, part: _Part, value: Node) -> None:
-        """Put a value into the place that the index names."""
         self.writes += 1
-        values = self.states[part.state]
-        for condition, number in self.places(part):
-            values[number] = self.builder.select(condition, value, values[number])
-
-    def places(self, part: _Part) -> list[tuple[Node, int]]:
-        """The slots that an index may name, each with the condition that it does. -1 names the last, as in Python; a
-        place that cannot be named is never used."""
-        found: list[tuple[Node, tuple[int, ...]]] = [(self.builder.true, ())]
-        for index, size in zip(part.index, part.variable.sizes, strict=True):
-            chosen = [(self._is_at(index, i, size), i) for i in range(size)]
-            chosen = [c for c in chosen if c[0] is not self.builder.false] or chosen[:1]
-            found = [(self.builder.both(when, here), (*done, i)) for when, done in found for here, i in chosen]
-        numbers = self.layout.number_of
-        return [(condition, numbers[part.variable.name, done]) for condition, done in found]
-
-    def _is_at(self, index: Node, i: int, size: int) -> Node:
-        here = self.builder.equal(index, self.builder.const(i))
-        return self.builder.either(here, self.builder.equal(index, self.builder.const(i - size)))
-
-    def load(self, part: _Part) -> Node:
-        """The value at the place that the index names; the last candidate where no other is named."""
-        values = self.states[part.state]
-        candidates = self.places(part)
-        result = values[candidates[-1][1]]
-        for condition, number in reversed(candidates[:-1]):
-            result = self.builder.select(condition, values[number], result)
-        return result
+        part.store(value)
 
     # -- expressions
 
@@ -324,7 +260,7 @@ class Tracer:
         return frame.function.__globals__[node.id]
 
     def expression(self, frame: _Frame, node: ast.expr, whole: bool = False) -> Any:
-        """The value of an expression; with `whole`, a part of the state that is not one number stays a `_Part`."""
+        """The value of an expression; with `whole`, a part of the state stays a `Part`."""
         b = self.builder
         if isinstance(node, ast.Constant):
             return None if node.value is None else b.const(int(node.value))  # type: ignore[arg-type]
@@ -332,9 +268,7 @@ class Tracer:
             value = self.named(frame, node)
             return b.const(value) if isinstance(value, int) else value
         if isinstance(node, ast.Attribute):
-            state = self.named(frame, node.value)
-            variable = next(v for v in self.layout.spec.variables if v.name == node.attr)
-            return self._read(_Part(state.number, variable, ()), whole)
+            return _read(self.named(frame, node.value).part(node.attr), whole)
         if isinstance(node, ast.Subscript):
             return self.subscript(frame, node, whole)
         if isinstance(node, ast.BinOp):
@@ -398,7 +332,7 @@ class Tracer:
             if isinstance(right, _Rows):
                 raise self.refuse(frame, right_node, "membership in a row of a table that the state chooses")
             if isinstance(op, (ast.In, ast.NotIn)):
-                inside = self.contains(right, left)
+                inside = right.contains(left) if isinstance(right, Part) else member_of(b, right, left)
                 result = b.both(result, inside if isinstance(op, ast.In) else b.negate(inside))
             else:
                 result = b.both(result, self._compared(op, left, right))
@@ -417,41 +351,13 @@ class Tracer:
         less = b.less(right, left)
         return less if isinstance(op, ast.Gt) else b.negate(less)
 
-    def contains(self, members: Any, value: Node) -> Node:
-        """Is the value in a tuple, a queue or a set?"""
-        b = self.builder
-        if not isinstance(members, _Part):
-            return b.some(b.equal(value, b.const(m) if isinstance(m, int) else m) for m in members)
-        packed, kind = self.load(members), members.variable.type.kind
-        if kind == "set":
-            return b.some(
-                b.both(b.equal(value, b.const(m)), self._digit(packed, m, 1))
-                for m in range(max(0, value.low), min(value.high, members.variable.type.high) + 1)
-            )
-        digits = element_bits(members.variable)
-        stored = b.add(value, b.true)
-        found = b.some(b.equal(self._digit(packed, i, digits), stored) for i in range(_longest(packed, digits)))
-        return b.both(b.at_most(b.false, value), found)  # what a free place holds looks like -1
-
     def subscript(self, frame: _Frame, node: ast.Subscript, whole: bool) -> Any:
         """An element of a variable, of a queue, or of a constant table."""
         holder = self.expression(frame, node.value, whole=True)
         index = self.number(frame, node.slice)
-        if isinstance(holder, _Part) and len(holder.index) < len(holder.variable.sizes):
-            return self._read(_Part(holder.state, holder.variable, (*holder.index, index)), whole)
-        if isinstance(holder, _Part):
-            digits, packed = element_bits(holder.variable), self.load(holder)
-            return self._element(packed, self._from_the_end(index, self.length(holder)), digits, holder.variable)
+        if isinstance(holder, Part):
+            return holder.element(index) if holder.is_one else _read(holder.at(index), whole)
         return self._table(frame, node, holder, index)
-
-    def _read(self, part: _Part, whole: bool) -> Any:
-        complete = len(part.index) == len(part.variable.sizes)
-        return self.load(part) if complete and part.variable.type.kind in ("int", "flag") and not whole else part
-
-    def _from_the_end(self, index: Node, length: Node) -> Node:
-        """The index, with negative ones counted from the end."""
-        b = self.builder
-        return b.select(b.less(index, b.false), b.add(index, length), index)
 
     def _table(self, frame: _Frame, node: ast.Subscript, holder: Any, index: Node) -> Any:
         """A cell of a table of one or two dimensions, or a row of it."""
@@ -469,24 +375,13 @@ class Tracer:
             if any(len(row) != width.value for row in holder.rows):
                 raise self.refuse(frame, node, "a table whose rows differ in length")
             cells = [int(cell) for row in holder.rows for cell in row]
-            index = b.add(b.mul(holder.index, width), self._from_the_end(index, width))
+            index = b.add(b.mul(holder.index, width), from_the_end(b, index, width))
         else:
             raise self.refuse(frame, node, "a table of more than two dimensions")
         if index.low < 0:  # as in Python, -1 is the last; what is below the first is never used
             cells = [cells[i] if i >= -len(cells) else 0 for i in range(index.low, 0)] + cells
             index = b.add(index, b.const(-index.low))
         return b.lookup(cells, index)
-
-    def _digit(self, packed: Node, i: int, digits: int) -> Node:
-        return self.builder.bit_and(self.builder.shift_right(packed, digits * i), (1 << digits) - 1)
-
-    def _element(self, packed: Node, index: Node, digits: int, variable: Variable) -> Node:
-        b = self.builder
-        longest = max(1, _longest(packed, digits))
-        result = self._digit(packed, longest - 1, digits)
-        for i in reversed(range(longest - 1)):
-            result = b.select(b.equal(index, b.const(i)), self._digit(packed, i, digits), result)
-        return b.add(result, b.const(-1))
 
     # -- calls
 
@@ -518,13 +413,12 @@ class Tracer:
             return self.emitted(frame, node)
         elif name in ("insert", "discard"):
             part, value = self.expression(frame, node.args[0], whole=True), self.number(frame, node.args[1])
-            packed, high = self.load(part), part.variable.type.high
-            position = b.minimum(b.maximum(value, b.false), b.const(high))
+            self.writes += 1
             if name == "insert":
-                self._member_must_fit(part, value)
-                self.store(part, b.bit_or(packed, b.shift_left(b.true, position)))
+                self._must_fit(part, value)
+                part.insert(value)
             else:
-                self.store(part, b.select(b.within(value, 0, high), b.clear_bit(packed, position), packed))
+                part.discard(value)
         return None
 
     def emitted(self, frame: _Frame, node: ast.Call) -> Node:
@@ -543,30 +437,28 @@ class Tracer:
 
     def queue_method(self, frame: _Frame, node: ast.Call, method: ast.Attribute) -> Node | None:
         """`append` and `pop(0)`."""
-        b = self.builder
-        part = self.expression(frame, method.value, whole=True)
-        digits, packed = element_bits(part.variable), self.load(part)
-        if method.attr == "append":
-            value = self.number(frame, node.args[0])
-            self._member_must_fit(part, value)
-            stored = b.bit_and(b.add(value, b.true), (1 << digits) - 1)
-            behind = b.mul(b.queue_length(packed, digits), b.const(digits))
-            self.store(part, b.bit_or(packed, b.shift_left(stored, behind)))
-            return None
-        head = self._element(packed, b.false, digits, part.variable)
-        self.store(part, b.shift_right(packed, digits))
-        return head
+        part: Part = self.expression(frame, method.value, whole=True)
+        if method.attr == "pop":
+            self.writes += 1
+            return part.pop()
+        value = self.number(frame, node.args[0])
+        self.writes += 1
+        self._must_fit(part, value)
+        part.append(value)
+        return None
 
-    def _member_must_fit(self, part: _Part, value: Node) -> None:
+    def _must_fit(self, part: Part, value: Node) -> None:
         b = self.builder
-        beyond = b.negate(b.within(value, 0, part.variable.type.high))
-        self.leaves = b.either(self.leaves, b.both(self.path, beyond))
+        self.leaves = b.either(self.leaves, b.both(self.path, b.negate(part.admits(value))))
 
     def built_in(self, frame: _Frame, node: ast.Call, name: str) -> Node:
         """`len`, `abs`, and `any all sum min max` over one generator or several arguments."""
         b = self.builder
         if name == "len":
-            return self.length(self.expression(frame, node.args[0], whole=True))
+            whole = self.expression(frame, node.args[0], whole=True)
+            if isinstance(whole, Part):
+                return whole.length()
+            return b.const(len(whole.rows[0]) if isinstance(whole, _Rows) else len(whole))
         if name == "abs":
             value = self.number(frame, node.args[0])
             return b.maximum(value, b.sub(b.false, value))
@@ -584,19 +476,6 @@ class Tracer:
         result = values[0]
         for value in values[1:]:
             result = combine(result, value)
-        return result
-
-    def length(self, whole: Any) -> Node:
-        """The length of a queue or a set, or of an index set."""
-        b = self.builder
-        if not isinstance(whole, _Part):
-            return b.const(len(whole.rows[0]) if isinstance(whole, _Rows) else len(whole))
-        packed = self.load(whole)
-        if whole.variable.type.kind == "queue":
-            return b.queue_length(packed, element_bits(whole.variable))
-        result = b.false
-        for i in range(whole.variable.type.high + 1):
-            result = b.add(result, self._digit(packed, i, 1))
         return result
 
     def generated(self, frame: _Frame, node: ast.GeneratorExp, name: str) -> list[Node]:
@@ -632,5 +511,5 @@ class Tracer:
         return found
 
 
-def _longest(packed: Node, digits: int) -> int:
-    return -(-packed.high.bit_length() // digits)
+def _read(part: Part, whole: bool) -> Node | Part:
+    return part.load() if part.is_number and not whole else part
