@@ -26,11 +26,17 @@ class Scenario:
         storage: Any = "memory",
         cache_class: type[HiCache] = HiCache,
         controller_class: type[Controller] = Controller,
+        timeout_s: float = 60,
         **config: Any,
     ) -> None:
         self.runtime = GatedRuntime()
         self.reference = Reference(
-            {**SIZES, **config}, storage, self.runtime, cache_class=cache_class, controller_class=controller_class
+            {**SIZES, **config},
+            storage,
+            self.runtime,
+            cache_class=cache_class,
+            controller_class=controller_class,
+            timeout_s=timeout_s,
         )
 
     @property

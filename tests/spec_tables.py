@@ -6,25 +6,22 @@ compared; what else a table has, such as a column of reasons, is the author's.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FunctionType
-from typing import Any
 
 from hicache_checks.engine.counterexample import tell
 from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, explore
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
+from hicache_checks.rule_effects import Function, calls, emitted, written
+from hicache_checks.spec_diff import named
 from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, Design, events, lifecycle, state
 from hicache_spec.bounds import AGAIN, POLICY
+from hicache_spec.designs import DECIDE_AT_DRAIN, DECIDE_AT_DRAIN_BY_RID
 from hicache_spec.designs.findings import UNREACHED, findings_of
-from hicache_spec.language import EventKind, Field, Rule, Symbol, Type
+from hicache_spec.language import Field, Rule, Type
 
-CANONICAL = DESIGNS["decide_at_drain"]
-BY_REQUEST_ID = DESIGNS["decide_at_drain_by_rid"]
+CANONICAL = DECIDE_AT_DRAIN
 SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
 P_NUMBERS = tuple(f"P{n}" for n in range(1, 33))
 NOTHING = "none"
@@ -166,7 +163,7 @@ def variables() -> Table:
     """§3.0: the state variables, and the actors whose actions write them."""
     writers: dict[str, list[str]] = {}
     for rule in rules("action"):
-        for name in sorted(written(rule.function, set())):
+        for name in sorted(written_by(rule)):
             writers.setdefault(name, [])
             if rule.actor not in writers[name]:
                 writers[name].append(rule.actor)
@@ -197,7 +194,7 @@ def vocabulary() -> Table:
     """§3.14: the observable events and the actions that emit them."""
     emitters: dict[str, list[str]] = {}
     for rule in rules("action"):
-        for kind in sorted(emits(rule.function, set())):
+        for kind in sorted(emitted_by(rule)):
             emitters.setdefault(kind, []).append(code(rule.name))
     return Table(
         ("event", "arguments", "kind", "emitted by"),
@@ -292,7 +289,7 @@ def unreached(design: str) -> Table:
 
 def counterexample() -> Table:
     """§8.2: the shortest run by which the design of 0.5.18 mixes up two attempts."""
-    spec = BoundSpec(BY_REQUEST_ID, AGAIN)
+    spec = BoundSpec(DECIDE_AT_DRAIN_BY_RID, AGAIN)
     violation = explore(spec).violation
     assert violation is not None
     return Table(
@@ -328,11 +325,6 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names) or NOTHING
 
 
-def named(value: Any) -> str:
-    """An index set or constant by its name, a number as it is."""
-    return value.name if isinstance(value, Symbol) else str(value)
-
-
 def values(t: Type) -> str:
     """The values of a bounded type, in words."""
     if t.kind in ("queue", "set"):
@@ -347,45 +339,20 @@ def values(t: Type) -> str:
 # ---- what a rule does
 
 
-def calls(function: Callable[..., Any], seen: set[str]) -> Iterator[tuple[FunctionType, ast.AST]]:
-    """Every node of a rule's text and of the helper functions that it reaches, with the function that it stands in."""
-    assert isinstance(function, FunctionType)
+def reached(function: Function, seen: set[str]) -> Iterator[Function]:
+    """A rule and the helper functions that it reaches, each once."""
     seen.add(function.__name__)
-    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
-        yield function, node
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in seen | NOT_A_STEP:
-            helper = function.__globals__.get(node.func.id)
-            if isinstance(helper, FunctionType) and helper.__module__ in {m.__name__ for m in CANONICAL.modules}:
-                yield from calls(helper, seen)
+    yield function
+    for name, helper in calls(function):
+        if name not in seen | NOT_A_STEP:
+            yield from reached(helper, seen)
 
 
-def written(function: Callable[..., Any], seen: set[str]) -> set[str]:
+def written_by(rule: Rule) -> set[str]:
     """The state variables that a rule writes, itself or through helper functions."""
-    found = set()
-    for _, node in calls(function, seen):
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign):
-            targets = [node.target]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            targets = [node.func.value]
-        for target in targets:
-            while isinstance(target, ast.Subscript):
-                target = target.value
-            if isinstance(target, ast.Attribute):
-                found.add(target.attr)
-    return found
+    return {name for function in reached(rule.function, set()) for name in written(function)}
 
 
-def emits(function: Callable[..., Any], seen: set[str]) -> set[str]:
+def emitted_by(rule: Rule) -> set[str]:
     """The names of the events that a rule emits, itself or through helper functions."""
-    found = set()
-    for user, node in calls(function, seen):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "emit":
-            kind = node.args[1]
-            assert isinstance(kind, ast.Name)
-            event = user.__globals__[kind.id]
-            assert isinstance(event, EventKind)
-            found.add(event.name)
-    return found
+    return {name for function in reached(rule.function, set()) for name in emitted(function)}

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from hicache_checks import bench_command, cli
+from hicache_checks import bench_command, cli, explore_command
 from hicache_checks.bench_command import BenchOptions, Configuration, Entry, Row, bits, chosen, disagreeing, ratios_of
 from hicache_checks.engine.native.build import compiler
 from hicache_checks.explore_command import ExploreOptions, configurations_of
-from hicache_checks.peers import PeerMissing, PeerResult, spin
+from hicache_checks.export import Tla
+from hicache_checks.peers import PeerMissing, PeerResult, minicheck, ours, spin, tlc
 from hicache_checks.peers.measure import PeerFailed
-from hicache_checks.reporting import InputError
+from hicache_checks.peers.ours import OursOptions
+from hicache_checks.reporting import InputError, Outcome, Verdict
+from hicache_spec import DESIGNS, BoundSpec
 
 MIB = 1024 * 1024
 SPIN = PeerResult("spin", 1, 1_000, 3_000, 2.0, 9.0, 1 * MIB, "6.5.2", "depth-first")
@@ -59,22 +62,39 @@ def test_the_nearest_configuration_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("configuration", bench_command.CONFIGURATIONS, ids=lambda c: c.name)
-def test_the_sizes_for_our_command_are_the_bounds_for_the_peers(configuration: Configuration) -> None:
-    names = [word[2:].replace("-", "_") for word in configuration.sizes if word.startswith("--")]
-    words = iter([*configuration.sizes, "--"])
-    given: dict[str, object] = {}
-    word = next(words)
-    while word != "--":
-        following = next(words)
-        if following.startswith("--"):
-            given[word[2:].replace("-", "_")] = True
-            word = following
-        else:
-            given[word[2:].replace("-", "_")] = int(following) if following.isdigit() else following
-            word = next(words)
-    assert list(given) == names
-    (bounds,) = configurations_of(ExploreOptions(**given))  # type: ignore[arg-type]
-    assert replace(bounds, name=configuration.name) == configuration.bounds
+def test_our_command_is_given_the_bounds_of_the_peers(
+    configuration: Configuration, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = []
+
+    def run(options: ExploreOptions, screen: object) -> Outcome:
+        given.append(options)
+        return Outcome(Verdict.PASS)
+
+    monkeypatch.setattr(explore_command, "run", run)
+    assert hicheck(f"explore {shlex.join(configuration.words)}", capsys)[0] == 0
+    assert given == [configuration.sizes]
+    assert configuration.bounds == replace(*configurations_of(given[0]), name=configuration.name)
+    assert (configuration.bounds.name, configuration.bounds.requests) == (configuration.name, given[0].requests)
+
+
+def test_every_tool_is_stopped_after_the_seconds_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[object] = []
+
+    def fake(*given: object, seconds_max: float | None = None, **_: object) -> PeerResult:
+        limits.append(seconds_max or getattr(given[-1], "seconds_max", None))
+        return SPIN
+
+    for module, name in (
+        *((ours, "run_command"), (ours, "run_small"), (spin, "run"), (spin, "run_text")),
+        *((tlc, "run"), (minicheck, "run")),
+    ):
+        monkeypatch.setattr(module, name, fake)
+    options = BenchOptions(configuration="pair", seconds_max=17.0)
+    listed = [*bench_command.entries(chosen(options), options), *bench_command.small_entries(options)]
+    for entry in listed:
+        entry.run()
+    assert limits == [17.0] * len(listed)
 
 
 def test_the_hash_table_fits() -> None:
@@ -140,7 +160,38 @@ def test_nothing_finished_is_unknown(monkeypatch: pytest.MonkeyPatch, capsys: py
     measured(monkeypatch, replace(SPIN, complete=False))
     code, out, _ = hicheck("bench engine --states 50000 --no-small", capsys)
     assert code == 3
-    assert "  not finished; depth-first" in out
+    assert "  not finished after 2 s; depth-first" in out
+
+
+def test_a_tool_that_was_killed_soon_has_no_speed_and_no_ratio(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """TLC counts after a few seconds, most of which are Java's, and then once a minute."""
+    killed = replace(SPIN, name="tlc", seconds=4.0, complete=False, stopped_after=45.2)
+    measured(monkeypatch, NATIVE, killed)
+    file = tmp_path / "bench.json"
+    code, out, _ = hicheck(f"bench engine --states 50000 --no-small --json {file}", capsys)
+    assert code == 0
+    assert "to tlc" not in out
+    row = next(line for line in out.splitlines() if line.startswith("tlc"))
+    assert row.split()[:10] == ["tlc", "6.5.2", "1", "1,000", "4.0", "9.0", "1", "not", "finished", "after"]
+    assert row.rstrip().endswith("  not finished after 45 s; depth-first")
+    document = json.loads(file.read_text(encoding="utf-8"))
+    found = document["rows"][1]
+    assert (found["states_per_second"], found["bytes_per_state"], found["stopped_after"]) == (None, None, 45.2)
+    assert document["ratios"] == {"pair": {"native_on_all_cores_to_tlc": None}}
+
+
+def test_a_tool_that_was_killed_after_a_minute_has_a_speed() -> None:
+    killed = replace(SPIN, name="tlc", seconds=63.0, states=6_300, complete=False, stopped_after=99.0)
+    assert killed.states_per_second == 100.0
+    assert ratios_of([NATIVE, killed]) == {"native_on_all_cores_to_tlc": 40.0}
+
+
+def test_a_tool_that_ended_by_a_limit_of_its_own_has_a_speed_but_no_ratio() -> None:
+    cut = replace(SPIN, name="tlc", complete=False)
+    assert cut.states_per_second == 500.0
+    assert ratios_of([NATIVE, cut]) == {"native_on_all_cores_to_tlc": None}
 
 
 def test_ratios_are_against_the_fastest_spin() -> None:
@@ -173,6 +224,43 @@ def test_bad_input_is_one_line(arguments: str, message: str, capsys: pytest.Capt
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+# ---- tools that are killed
+
+PROGRESS = "Progress(6) at 2026-11-29 23:59:{}: 9 states generated, 8 distinct states found, 5 states left."
+
+
+def test_our_engine_says_nothing_before_its_end() -> None:
+    with pytest.raises(PeerFailed, match=r"^hicheck object: not finished after 0 s; by then it had said nothing$"):
+        ours.run_command(("--requests", "2"), OursOptions("object", seconds_max=0.1))
+
+
+@pytest.mark.parametrize(
+    ("says", "states", "seconds"),
+    [
+        pytest.param("Parsing", None, None, marks=pytest.mark.heavy, id="nothing"),
+        pytest.param(PROGRESS.format(30), 8, 0.0, marks=pytest.mark.heavy, id="at once"),
+        pytest.param(PROGRESS.format(33), 8, 3.0, id="soon"),
+    ],
+)
+def test_a_tlc_that_does_not_end(
+    says: str, states: int | None, seconds: float | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho 'Starting... (2026-11-29 23:59:30)'\necho '{says}'\nexec sleep 60\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(tlc, "jar", lambda: tmp_path / "tla2tools.jar")
+    module = Tla(BoundSpec(DESIGNS["decide_at_drain"], chosen(BenchOptions(configuration="pair")).bounds), "pair")
+    if states is None:
+        with pytest.raises(PeerFailed, match=r"^tlc: not finished after \d s; by then it had said nothing$"):
+            tlc.run(module, seconds_max=1.0)
+        return
+    result = tlc.run(module, seconds_max=1.0)
+    assert (result.states, result.seconds, result.complete, result.states_per_second) == (states, seconds, False, None)
+    assert result.stopped_after is not None
+    assert 1.0 <= result.stopped_after < 30
 
 
 # ---- for real

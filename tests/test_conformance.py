@@ -32,6 +32,7 @@ def test_the_reference_conforms(ranks: int, policy: str) -> None:
     assert not missing, f"the programs never led to {missing}"
 
 
+@pytest.mark.heavy
 def test_a_few_programs_answer_at_once() -> None:
     total: Counter[str] = Counter()
     for ranks, policy in ((1, "best_effort"), (2, "wait_complete")):

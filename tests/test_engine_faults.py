@@ -21,9 +21,11 @@ from hicache_checks.engine.compile.tracer import Tracer
 from hicache_checks.engine.engines import EngineOptions
 from hicache_checks.engine.native import build, emit_c
 from hicache_spec import Refused
+from quick import one_quick
 from random_specs import HEAD, load
 
 EXPLORER = build.EXPLORER
+needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="there is no C compiler")
 
 TEXT = (
     HEAD.format(a=2, b=2, k=2, on=True, costs=(1, 2, 3), grid=((0, 1), (2, 3)))
@@ -147,14 +149,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize("engine", ["array", "native"])
+@pytest.mark.parametrize("engine", ["array", pytest.param("native", marks=needs_compiler)])
 def test_without_a_fault_they_agree(engine: str, folder: Path) -> None:
     found = explore_alike(load(TEXT, folder), EngineOptions(engine))
     assert found.first.keys() == {"deadlock", "inv_not_both", "state_in_bounds", "step_order"}
     assert found.reached == {"sometimes_second"}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", one_quick(FAULTS))
 def test_a_fault_in_arrays_is_seen(fault: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load(TEXT, folder)
     FAULTS[fault](monkeypatch)
@@ -162,6 +164,8 @@ def test_a_fault_in_arrays_is_seen(fault: str, folder: Path, monkeypatch: pytest
         explore_alike(spec, EngineOptions("array"))
 
 
+@needs_compiler
+@pytest.mark.heavy
 @pytest.mark.parametrize("fault", FAULTS_IN_C)
 def test_a_fault_in_c_is_seen(fault: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load(TEXT, folder)
@@ -170,7 +174,8 @@ def test_a_fault_in_c_is_seen(fault: str, folder: Path, monkeypatch: pytest.Monk
         explore_alike(spec, EngineOptions("native"))
 
 
-@pytest.mark.parametrize("fault", FAULTS_IN_THE_EXPLORER)
+@needs_compiler
+@pytest.mark.parametrize("fault", one_quick(FAULTS_IN_THE_EXPLORER))
 def test_a_fault_in_the_explorer_is_seen(
     fault: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +184,8 @@ def test_a_fault_in_the_explorer_is_seen(
         explore_alike(load(TEXT, folder), EngineOptions("native"))
 
 
+@pytest.mark.heavy
+@needs_compiler
 def test_states_with_the_same_hash_are_told_apart(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hicache_checks import equivalence
-from hicache_checks.equivalence import BLOCK, BLOCKS, SLOW
+import spec_tables
+from hicache_checks import cli, equivalence, refine_command
+from hicache_checks.equivalence import BLOCK, BLOCKS, CANONICAL, REVOKING, SLOW, SUBMIT, WHOLE, answers, outcomes_after
+from hicache_checks.refine_command import Compared, RefineOptions
+from hicache_checks.reporting import Verdict
 from hicache_spec import DESIGNS
 from hicache_spec.assumptions import ASSUMPTIONS
-from hicache_spec.claim import COMPARED
-from hicache_spec.observations import OBSERVATIONS
+from hicache_spec.claim import CLAIM_TOLD, CLAIM_TRIO, COMPARED
+from hicache_spec.observations import OBSERVATIONS, OUTCOMES, say_letter
 
 PAGE = (Path(__file__).resolve().parents[1] / "spec" / "EQUIVALENCE.md").read_text(encoding="utf-8")
 FOUND = {name: text for _, name, text, _ in BLOCK.findall(PAGE)}
@@ -40,6 +43,46 @@ def test_a_slow_block_says_what_the_checker_says(name: str) -> None:
     assert_stands(name)
 
 
+def shown_commands() -> list[tuple[str, str]]:
+    """The command lines of the page, each with the answer that the page gives."""
+    lines = [line for code in spec_tables.fenced(PAGE, "text") for line in code.splitlines()]
+    return [(c.strip(), a) for c, _, a in (line.partition("  # ") for line in lines if line.startswith("hicheck "))]
+
+
+def answers_to(options: RefineOptions, progress: object) -> tuple[Compared, ...]:
+    """What the blocks have decided already, in all configurations."""
+    return answers(options.left, options.right, options.observe, options.assume, options.bounds, options.polls)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("command", "answer"), shown_commands())
+def test_a_command_on_the_page_gives_its_answer(
+    command: str, answer: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "--bounds" not in command:
+        monkeypatch.setattr(refine_command, "compare_all", answers_to)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(command.split()[1:])
+    assert stop.value.code == (Verdict.PASS if answer == "holds" else Verdict.FAIL).exit_code
+    assert capsys.readouterr().out.endswith(f": {answer}\n")
+
+
+def test_the_page_suggests_something_that_holds_and_something_that_does_not() -> None:
+    assert {answer == "holds" for _, answer in shown_commands()} == {True, False}
+
+
+def test_the_outcomes_after_a_word_are_those_of_the_refinement() -> None:
+    """What `told` is computed with, where the whole comparison is small."""
+    (found,) = answers(REVOKING, CANONICAL, OUTCOMES.name, WHOLE, CLAIM_TRIO.name)
+    assert found.run is not None
+    word = ((SUBMIT, 0, 0), (SUBMIT, 1, 0), (SUBMIT, 2, 1))
+    assert found.run.word == tuple(map(say_letter, word))
+    assert found.run.left_outcome in outcomes_after(REVOKING, CLAIM_TRIO, word)
+    possible = outcomes_after(CANONICAL, CLAIM_TRIO, word)
+    assert found.run.left_outcome not in possible
+    assert found.run.right_outcome in possible
+
+
 def test_a_wrong_number_is_put_right() -> None:
     wrong = PAGE.replace("as outcomes, and every event", "as outcomes, and no event")
     part = re.search(r"<!-- observations -->.*?<!-- end -->", wrong, re.DOTALL)
@@ -53,13 +96,13 @@ def test_numbers_stand_in_blocks_only() -> None:
     prose = BLOCK.sub("", PAGE)
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", prose, flags=re.DOTALL)
     prose = re.sub(
-        r"§\d+|^#+ \d+|^\d\. |0\.5\.1[5678]|S7|chain [01]|answers 0|exit code 3", "", prose, flags=re.M | re.I
+        r"§[\d.]*\d|^#+ \d+|^\d\. |0\.5\.1[5678]|S7|chain [01]|answers 0|exit code 3", "", prose, flags=re.M | re.I
     )
     assert not re.findall(r"[^\n]*\d[^\n]*", prose)
 
 
 def test_names_on_the_page_exist() -> None:
-    known = DESIGNS.keys() | ASSUMPTIONS.keys() | OBSERVATIONS.keys() | COMPARED.keys()
+    known = DESIGNS.keys() | ASSUMPTIONS.keys() | OBSERVATIONS.keys() | COMPARED.keys() | {CLAIM_TOLD.name}
     used = set(re.findall(r"`((?:claim|nothing|no|revoke|alloc|decide|whole)_\w+)`", PAGE))
     assert used
     assert used <= known

@@ -8,11 +8,18 @@ from pathlib import Path
 import pytest
 
 from hicache_checks import cli
+from hicache_checks.engine.native.build import compiler
 from hicache_checks.explore_command import ExploreOptions, configurations_of
 from hicache_spec import BOUNDS, Bounds
 from hicache_spec.bounds import BEST_EFFORT
 
 AGAIN = "--requests 1 --attempts 2 --host-pages 1 --pages 1 --jobs 1"
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+ENGINES = [
+    "object",
+    pytest.param("array", marks=pytest.mark.heavy),
+    pytest.param("native", marks=[pytest.mark.heavy, needs_compiler]),
+]
 JSON_KEYS = {
     *("command", "version", "verdict", "seconds", "design", "bounds", "configurations", "states", "transitions"),
     *("depth", "violations", "sometimes_missing"),
@@ -28,7 +35,7 @@ def hicheck(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, st
 
 
 def test_a_counterexample_is_a_table_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN}", capsys)
+    code, out, err = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --engine object", capsys)
     assert code == 1
     assert err == ""
     lines = out.splitlines()
@@ -58,7 +65,7 @@ def test_what_holds_is_said_with_its_size(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_a_violation_is_in_the_json_with_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --json -", capsys)
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --engine object --json -", capsys)
     assert code == 1
     (violation,) = json.loads(out)["violations"]
     assert violation["property"] == "step_drain_decides_its_own_attempt"
@@ -68,7 +75,7 @@ def test_a_violation_is_in_the_json_with_its_steps(capsys: pytest.CaptureFixture
 
 
 def test_a_budget_that_runs_out_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = hicheck(f"explore {AGAIN} --max-states 100", capsys)
+    code, out, _ = hicheck(f"explore {AGAIN} --engine object --max-states 100", capsys)
     assert code == 3
     assert "unknown: cut by a budget" in out
     assert out.splitlines()[-1].endswith("; unknown")
@@ -83,7 +90,7 @@ def test_a_budget_of_memory_that_runs_out_is_unknown(capsys: pytest.CaptureFixtu
     assert configuration["bytes_peak"] > 8 << 20
 
 
-@pytest.mark.parametrize("engine", ["object", "array", "native"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_tells_the_same(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --engine {engine} --json -", capsys)
     document = json.loads(out)
@@ -97,6 +104,7 @@ def test_every_engine_tells_the_same(engine: str, capsys: pytest.CaptureFixture[
     ]
 
 
+@pytest.mark.heavy
 def test_symmetry_says_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = hicheck(f"explore {AGAIN} --engine array --symmetry", capsys)
     assert code == 0
@@ -108,10 +116,30 @@ def test_only_one_property(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --engine array {only}", capsys)
     assert code == 1
     assert "inv_life_cycle_is_legal (§4.13) is violated in 11 steps" in out
-    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} --only inv_anchors_alive", capsys)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_only_one_property_means_no_outcomes(engine: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    only = f"--only inv_anchors_alive --engine {engine} --json {file}"
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {AGAIN} {only}", capsys)
     assert (code, out.splitlines()[-1].split("; ")[1:]) == (0, ["only inv_anchors_alive", "pass"])
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert (document["sometimes_reached"], document["sometimes_missing"]) == ([], [])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_violation_in_the_level_of_the_cut_is_told(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cut = f"{AGAIN} --engine {engine} --max-states 140"
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {cut}", capsys)
+    assert code == 1
+    assert "step_drain_decides_its_own_attempt (§5.1) is violated in 11 steps" in out
+    code, out, _ = hicheck(f"explore --design decide_at_drain_by_rid {cut.replace('140', '120')}", capsys)
+    assert code == 3
+    assert "unknown: cut by a budget" in out
+
+
+@pytest.mark.heavy
 def test_a_lost_liveness_property_is_a_lasso(capsys: pytest.CaptureFixture[str]) -> None:
     room = "--requests 1 --attempts 2 --host-pages 2 --pages 1 --churn --jobs 1 --engine array"
     only = "--only inv_anchors_alive --liveness"
@@ -132,6 +160,13 @@ def test_a_lost_liveness_property_is_a_lasso(capsys: pytest.CaptureFixture[str])
         ("--requests 0", "greater than or equal to 1"),
         ("--only inv_nothing", "no property 'inv_nothing' of states or steps"),
         ("--engine array --device cuda --requests 1", "torch has no device 'cuda' here"),
+        ("--engine object --symmetry", "--symmetry: the object engine has none"),
+        ("--engine object --max-memory 100", "--max-memory: the object engine does not measure it"),
+        ("--engine native --device cuda", "--device cuda: only the array engine has devices"),
+        (
+            "--requests 3 --attempts 2 --symmetry",
+            "query_queue: 18 bits in one variable, more than the 16 that symmetry reduction can rename",
+        ),
         ("--policy never", "is not one of"),
         ("--bounds huge", "is not one of"),
     ],

@@ -20,6 +20,7 @@ from hicache_checks.export.tla_layout import folded
 from hicache_spec import DESIGNS, BoundSpec
 from hicache_spec.bounds import AGAIN, PRESSURE, TINY
 from hicache_spec.language import Design
+from quick import one_quick
 from test_explore import COUNTS
 from toy_idioms import IDIOMS, IdiomBounds
 
@@ -146,7 +147,7 @@ def test_a_variant_exports_what_replaces_a_function() -> None:
     assert "find_record(op)" not in text
 
 
-@pytest.mark.parametrize("design", DESIGNS.values(), ids=lambda d: d.name)
+@pytest.mark.parametrize("design", one_quick(DESIGNS.values()), ids=lambda d: d.name)
 def test_every_design_can_be_written_down(design: Design) -> None:
     for bounds in (AGAIN, PRESSURE):  # the others: test_peers.py
         spec = BoundSpec(design, bounds)
@@ -238,6 +239,7 @@ def test_sizes_make_a_configuration_of_their_own(capsys: pytest.CaptureFixture[s
     assert "byte record[3];" in model["texts"]["decide_at_drain_custom.pml"]
 
 
+@pytest.mark.heavy
 def test_the_commands_of_the_page_do_what_it_says(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,11 +184,13 @@ def test_sums_and_choices_equal_constants_as_they_are_meant_to(pool: Pool, truth
         pool.comparisons(b.select(c, b.const(-1), x), b.const(constant))
 
 
+@pytest.mark.heavy
 def test_truth_values_join_as_they_are_meant_to(pool: Pool, truths: list[Node]) -> None:
     for x, y in itertools.product(truths, repeat=2):
         pool.logic(x, y)
 
 
+@pytest.mark.heavy
 def test_choices_within_choices_are_what_they_are_meant_to_be(pool: Pool, truths: list[Node]) -> None:
     for c in truths[::4]:
         sides = distinct([pool.choices(c, x, y) for x, y in itertools.pairwise(pool.leaves)])

@@ -642,7 +642,7 @@ class TreeAgainstDictionary(RuleBasedStateMachine):
         assert self.tree.audit() == []
 
 
-TestTreeAgainstDictionary = TreeAgainstDictionary.TestCase
+TestTreeAgainstDictionary = pytest.mark.heavy(TreeAgainstDictionary.TestCase)
 TestTreeAgainstDictionary.settings = settings(
     derandomize=True, deadline=None, max_examples=150, stateful_step_count=30, database=None
 )

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import pytest
 
-from hicache_impl.mutants import MUTANTS, ImplMutant
+from hicache_impl.mutants import CONTROL, MUTANTS, ImplMutant
 from mutant_case import play
+from mutant_scenarios_founding import FOUNDING
 from mutant_scenarios_scheduler import SCHEDULER
 from mutant_scenarios_tiers import TIERS
 from mutant_scenarios_workers import WORKERS
 
-CASES = {**WORKERS, **SCHEDULER, **TIERS}
+CASES = {**WORKERS, **SCHEDULER, **TIERS, **FOUNDING}
+ALL = (*MUTANTS, *CONTROL)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", ALL, ids=lambda m: m.name)
 def test_the_reference_passes(mutant: ImplMutant) -> None:
     play(CASES[mutant.name], mutant.ranks, {})
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", ALL, ids=lambda m: m.name)
 def test_the_mutant_is_caught(mutant: ImplMutant) -> None:
     case = CASES[mutant.name]
     with pytest.raises(case.caught, match=case.text) as caught:
@@ -31,9 +33,9 @@ def test_the_mutant_is_caught(mutant: ImplMutant) -> None:
 
 
 def test_every_mutant_has_its_scenario() -> None:
-    assert sorted(m.name for m in MUTANTS) == sorted(CASES)
-    assert len(CASES) == len(WORKERS) + len(SCHEDULER) + len(TIERS)
-    assert {m.name.split("_")[0] for m in MUTANTS} == {"sched", "query", "io", "backup", "store"}
-    for mutant in MUTANTS:
+    assert sorted(m.name for m in ALL) == sorted(CASES)
+    assert len(CASES) == len(WORKERS) + len(SCHEDULER) + len(TIERS) + len(FOUNDING)
+    assert {m.name.split("_")[0] for m in ALL} == {"sched", "query", "io", "backup", "store"}
+    for mutant in ALL:
         assert mutant.summary.startswith("P"), "the property that it breaks, first"
         assert "\n" not in mutant.summary

@@ -21,10 +21,11 @@ from hicache_spec.language import (
     insert,
     invariant,
     require,
+    switch,
     upto,
 )
 from hicache_spec.subset import SubsetError, check_rule
-from toy_spec import BUSY, RESTING, TICKETS, Toy, ToyBounds
+from toy_spec import BUDGET, BUSY, RESTING, TICKETS, WORKERS, Toy, ToyBounds
 
 TOY = Design("toy", "a toy", Toy, (toy_spec,), {})
 
@@ -355,6 +356,26 @@ def requires_again_in_a_loop(s: State) -> None:
         s.spent += 1
 
 
+def appends_to_a_set(s: State) -> None:
+    s.done.append(0)
+
+
+def inserts_into_a_queue(s: State) -> None:
+    insert(s.waiting, 0)
+
+
+def assigns_an_array(s: State) -> None:
+    s.mode = BUSY
+
+
+def assigns_an_element_of_a_queue(s: State) -> None:
+    s.waiting[0] = 1
+
+
+def assigns_an_undeclared_variable(s: State) -> None:
+    s.speed = 1
+
+
 REJECTED: list[tuple[Callable[..., Any], str]] = [
     (uses_while, "'while'"),
     (uses_division, "'floordiv'"),
@@ -382,6 +403,11 @@ REJECTED: list[tuple[Callable[..., Any], str]] = [
     (requires_what_writes, "a 'require' after a write at .*guards first"),
     (requires_again_in_a_loop, "a 'require' after a write at .*guards first"),
     (requires_after_a_write_in_a_condition, "a 'require' after a write at .*guards first"),
+    (appends_to_a_set, r"the method \.append\(\) of something that is not a queue"),
+    (inserts_into_a_queue, r"insert\(\) into something that is not a set"),
+    (assigns_an_array, "an assignment to a queue, a set, an array or an element of a queue"),
+    (assigns_an_element_of_a_queue, "an assignment to a queue, a set, an array or an element of a queue"),
+    (assigns_an_undeclared_variable, "the state variable 'speed', which is not declared,"),
 ]
 
 
@@ -397,6 +423,150 @@ def test_the_line_is_the_line_of_the_construct() -> None:
     line = requires_after_a_write.__code__.co_firstlineno + 2
     with pytest.raises(SubsetError, match=rf"test_language\.py:{line}: "):
         check_rule(tagged.__rule__, TOY)  # type: ignore[attr-defined]
+
+
+# ---- truths and numbers
+
+
+def counts_a_truth(s: State) -> None:
+    s.spent = s.mode[0] == BUSY
+
+
+def counts_into_a_flag(s: State) -> None:
+    s.seen[0][0] = 1 - s.spent
+
+
+def adds_to_a_flag(s: State) -> None:
+    s.seen[0][0] += 1
+
+
+def chooses_a_number_for_a_flag(s: State) -> None:
+    s.seen[0][0] = True if s.spent > 0 else 0
+
+
+def takes_one_of_two_for_a_flag(s: State) -> None:
+    s.seen[0][0] = s.seen[0][1] or s.spent
+
+
+def takes_the_least_truth_for_a_number(s: State) -> None:
+    s.spent = min(s.seen[w][0] for w in WORKERS)
+
+
+def numbers_a_switch(s: State) -> None:
+    s.spent = ON
+
+
+def flags_a_constant(s: State) -> None:
+    s.seen[0][0] = BUDGET
+
+
+def flags_a_parameter(s: State, worker: int) -> None:
+    s.seen[worker][0] = worker
+
+
+def queues_a_truth(s: State) -> None:
+    s.waiting.append(s.spent == 0)
+
+
+def inserts_a_truth(s: State) -> None:
+    insert(s.done, 0 in s.done)
+
+
+def flags_a_local_name(s: State) -> None:
+    n = s.spent
+    s.seen[0][0] = n
+
+
+def flags_after_a_branch(s: State) -> None:
+    n = s.seen[0][0]
+    if s.spent > 0:
+        n = s.spent
+    s.seen[0][0] = n
+
+
+def flags_what_a_later_round_gives(s: State) -> None:
+    n = False
+    m = False
+    for t_ in TICKETS:
+        s.seen[0][t_] = n
+        n = m
+        m = t_  # type: ignore[assignment]
+
+
+def numbers_what_a_helper_gives(s: State) -> None:
+    s.spent = is_busy(s, 0)
+
+
+def is_busy(s: State, worker: int) -> bool:
+    if s.spent == 0:
+        return False
+    return s.mode[worker] == BUSY
+
+
+def gives_a_helper_a_truth(s: State) -> None:
+    set_spent(s, s.mode[0] == BUSY)
+
+
+def set_spent(s: State, n: int) -> None:
+    s.spent = n
+
+
+ON = switch(lambda b: True, "on")
+MIXED: list[tuple[Callable[..., Any], int, str]] = [
+    # the line of the function at which it is refused, and what is said
+    (counts_a_truth, 1, "a truth goes to s.spent, which holds a number"),
+    (counts_into_a_flag, 1, "a number goes to s.seen[0][0], which holds a truth"),
+    (adds_to_a_flag, 1, "a number goes to s.seen[0][0], which holds a truth"),
+    (chooses_a_number_for_a_flag, 1, "a number goes to s.seen[0][0], which holds a truth"),
+    (takes_one_of_two_for_a_flag, 1, "a number goes to s.seen[0][0], which holds a truth"),
+    (takes_the_least_truth_for_a_number, 1, "a truth goes to s.spent, which holds a number"),
+    (numbers_a_switch, 1, "a truth goes to s.spent, which holds a number"),
+    (flags_a_constant, 1, "a number goes to s.seen[0][0], which holds a truth"),
+    (flags_a_parameter, 1, "a number goes to s.seen[worker][0], which holds a truth"),
+    (queues_a_truth, 1, "a truth goes to s.waiting, which holds a number"),
+    (inserts_a_truth, 1, "a truth goes to s.done, which holds a number"),
+    (flags_a_local_name, 2, "a number goes to s.seen[0][0], which holds a truth"),
+    (flags_after_a_branch, 4, "a number goes to s.seen[0][0], which holds a truth"),
+    (flags_what_a_later_round_gives, 4, "a number goes to s.seen[0][t_], which holds a truth"),
+    (numbers_what_a_helper_gives, 1, "a truth goes to s.spent, which holds a number"),
+]
+
+
+@pytest.mark.parametrize(("rule", "line", "why"), MIXED, ids=[f.__name__ for f, _, _ in MIXED])
+def test_a_truth_is_no_number_and_a_number_no_truth(rule: Callable[..., Any], line: int, why: str) -> None:
+    tagged = action(worker=WORKERS)(rule) if rule is flags_a_parameter else action()(rule)
+    with pytest.raises(SubsetError) as refusal:
+        check_rule(tagged.__rule__, TOY)  # type: ignore[attr-defined]
+    where = f"test_language.py:{rule.__code__.co_firstlineno + line}: in {rule.__name__}, "
+    assert str(refusal.value).endswith(f"{where}{why} (§A.2: a flag holds a truth, all else numbers)")
+
+
+def test_in_a_helper_the_line_is_there_and_the_rule_is_named() -> None:
+    line = set_spent.__code__.co_firstlineno + 1
+    with pytest.raises(
+        SubsetError, match=rf"test_language\.py:{line}: in gives_a_helper_a_truth, a truth goes to s.spent"
+    ):
+        check_rule(action()(gives_a_helper_a_truth).__rule__, TOY)  # type: ignore[attr-defined]
+
+
+def keeps_them_apart(s: State, worker: int) -> None:
+    n = s.spent
+    s.seen[worker][0] = n > 0 and not s.seen[worker][0]
+    n = n + (worker == 0) + sum(s.seen[worker][t_] for t_ in TICKETS)
+    s.spent = abs(min(n, BUDGET))
+    n = s.seen[worker][1] if ON else is_busy(s, worker)
+    s.seen[worker][1] = n
+    s.seen[s.seen[worker][0]][0] = any(s.waiting[t_] == 0 for t_ in range(len(s.waiting)))
+    s.ticket[worker] = s.waiting.pop(0)
+    m = s.spent
+    if m > 1:
+        m = s.seen[worker][0]
+        return
+    s.spent = m
+
+
+def test_truths_may_be_counted_and_names_used_again() -> None:
+    check_rule(action(worker=WORKERS)(keeps_them_apart).__rule__, TOY)  # type: ignore[attr-defined]
 
 
 def inv_that_writes(s: State) -> bool:

@@ -29,13 +29,15 @@ from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS, LivenessMut
 from hicache_checks.reporting import Screen
 from hicache_checks.reporting.lasso import print_lasso
 from hicache_checks.reporting.progress import Progress
-from hicache_spec import DESIGNS, Bounds, BoundSpec, Design
+from hicache_spec import Bounds, BoundSpec, Design
 from hicache_spec.bounds import SMALL, SOLO_CHURN, TINY
+from hicache_spec.designs import DECIDE_AT_DRAIN
 from hicache_spec.language import State, action, require
+from quick import one_quick
 from toy_graph import Edge, graph_of
 from toy_turns import WORKERS, TurnBounds, Turns
 
-CANONICAL = DESIGNS["decide_at_drain"]
+CANONICAL = DECIDE_AT_DRAIN
 TOY = Design("turns", "", Turns, (toy_turns,), {})
 FAIR, UNFAIR = (0, 1), 2
 """Steps of the random graphs."""
@@ -206,7 +208,7 @@ def spec_of(mutant: LivenessMutant) -> BoundSpec:
     return BoundSpec(CANONICAL.variant(mutant.name, "", mutant.replaces), mutant.bounds)
 
 
-@pytest.mark.parametrize("mutant", LIVENESS_MUTANTS, ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", one_quick(LIVENESS_MUTANTS), ids=lambda m: m.name)
 def test_only_liveness_catches_a_mutant(mutant: LivenessMutant) -> None:
     spec = spec_of(mutant)
     safety = explore(spec)
@@ -227,7 +229,7 @@ def test_only_liveness_catches_a_mutant(mutant: LivenessMutant) -> None:
     assert [t.number for t in (*told.stem, *told.loop)] == list(range(1, mutant.stem + mutant.loop + 1))
 
 
-@pytest.mark.parametrize("mutant", LIVENESS_MUTANTS, ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", one_quick(LIVENESS_MUTANTS), ids=lambda m: m.name)
 def test_the_configuration_is_innocent(mutant: LivenessMutant) -> None:
     results = check_liveness(graph_by_objects(BoundSpec(CANONICAL, mutant.bounds)))
     assert not [r.label for r in results if r.lasso is not None]

@@ -14,6 +14,7 @@ from hicache_checks.engine.native.build import NoCompiler, compiler, load
 from hicache_checks.engine.native.emit_c import kernels_header
 from hicache_spec import BoundSpec
 from hicache_spec.language import Design
+from quick import one_quick
 
 TOY = Design("toy", "a toy", toy_spec.Toy, (toy_spec,), {})
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
@@ -44,6 +45,7 @@ def test_kernels_are_compiled_once(kernels: str, cache: Path) -> None:
     assert len(list(cache.iterdir())) == 2
 
 
+@pytest.mark.heavy
 @needs_compiler
 def test_only_so_many_libraries_are_kept(kernels: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "KEPT_LIBRARIES", 2)
@@ -52,6 +54,7 @@ def test_only_so_many_libraries_are_kept(kernels: str, cache: Path, monkeypatch:
     assert len(list(cache.glob("*.so"))) == 3
 
 
+@pytest.mark.heavy
 @needs_compiler
 def test_a_library_that_cannot_be_loaded_is_built_again(
     kernels: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +71,7 @@ def test_a_library_that_cannot_be_loaded_is_built_again(
 
 
 @needs_compiler
-@pytest.mark.parametrize("where", ["file", "file/below", "/proc/nowhere"])
+@pytest.mark.parametrize("where", one_quick(["file", "file/below", "/proc/nowhere"]))
 def test_a_cache_that_cannot_be_written_is_done_without(
     where: str, kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,9 +213,11 @@ def test_a_search_that_is_stopped_is_not_complete() -> None:
 
 @needs_tlc
 def test_a_run_of_tlc_that_is_stopped_is_not_complete() -> None:
-    result = tlc.run(Tla(BoundSpec(CANONICAL, Bounds(requests=3)), "big"), seconds_max=6)
+    result = tlc.run(Tla(BoundSpec(CANONICAL, Bounds(requests=3)), "big"), seconds_max=10)
     assert not result.complete
     assert 1 <= result.states < 4_000_000
+    assert result.seconds <= 10 <= (result.stopped_after or 0)
+    assert result.states_per_second is None
 
 
 @needs_minicheck
@@ -235,4 +237,5 @@ def test_a_stopped_run_of_tlc_is_timed_to_its_last_count() -> None:
         "Progress(13) at 2026-11-30 00:00:33: 34,400 states generated, 16,770 distinct states found, 4 states left.\n"
     )
     result = tlc.result_of(Measured(-9, said, "", 99.5, 1, timed_out=True), workers=1, checked=False)
-    assert (result.states, result.transitions, result.seconds, result.complete) == (16_770, 34_399, 63.0, False)
+    assert (result.states, result.transitions, result.complete) == (16_770, 34_399, False)
+    assert (result.seconds, result.stopped_after, result.states_per_second) == (63.0, 99.5, 16_770 / 63.0)

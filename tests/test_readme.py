@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 import spec_tables
 from hicache_checks import cli
 from hicache_checks.reporting import Verdict
-from hicache_spec import lifecycle
+from hicache_spec import language, lifecycle
 from test_spec_page import SECTION, known_sections
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,6 +103,25 @@ def test_the_marked_blocks_hold_output() -> None:
     assert "$ make verify\n" in between("verify output")
     assert "\nverdict: pass\n" in between("verify output")
     assert re.search(r"^=+ \d+ passed.* in .*=+$", between("test output"), re.MULTILINE)
+
+
+def test_the_prose_about_speed_is_what_the_bench_said() -> None:
+    bench = between("bench output")
+    (factor,) = re.findall(r"^trio_timeout: native on one core to fastest spin: ([\d.]+)$", bench, re.MULTILINE)
+    rows = re.findall(r"^(hicheck native.*?) 0\.\S+ +([12]) .*exploration alone ([\d.]+) s", bench, re.MULTILINE)
+    of_one, of_two = ([(name, float(s)) for name, cores, s in rows if cores == wanted] for wanted in "12")
+    gains = [
+        one / two for (_, one), (_, two) in zip(of_one, [r for r in of_two if "symmetry" not in r[0]], strict=True)
+    ]
+    prose = " ".join(README.split())
+    assert len(gains) > 2
+    assert f"`native` finds {float(factor):.1f} times as many states a second as Spin" in prose
+    assert f"on both it is {min(gains):.1f} to {max(gains):.1f} times as fast as on one" in prose
+
+
+def test_a_decorator_on_the_page_is_one_of_the_language() -> None:
+    used = {span[1:] for span in SPANS if span.startswith("@")}
+    assert {"invariant", "step_property", "leads_to"} <= used <= vars(language).keys()
 
 
 def test_the_page_names_no_machine_and_no_registry() -> None:

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from hicache_checks.reporting import Progress, Verdict, VerifyRow, print_rows, print_verify_summary
+from hicache_checks.reporting import Progress, Verdict, VerifyRow, counted, print_rows, print_verify_summary
 
 SUMMARY = [
     VerifyRow("specification", "2 requests x 2 ranks", "12,531 states", 9.04, "31 properties hold", Verdict.PASS),
@@ -57,6 +57,10 @@ def test_a_table_with_headers_and_a_title():
 def test_ragged_rows_are_refused():
     with pytest.raises(ValueError, match="a row of 1 cells in a table of 2 columns"):
         print_rows(plain(), ["a", "b"], [["1"]])
+
+
+def test_one_thing_is_singular():
+    assert [counted(n, "step") for n in (0, 1, 2, 1_000)] == ["0 steps", "1 step", "2 steps", "1,000 steps"]
 
 
 class Terminal(io.StringIO):

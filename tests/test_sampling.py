@@ -8,8 +8,9 @@ from operator import attrgetter
 
 import pytest
 
-from hicache_spec import DESIGNS, Bounds, BoundSpec, Design, Refused, pipeline
+from hicache_spec import Bounds, BoundSpec, Design, Refused, pipeline
 from hicache_spec.bounds import AGAIN, PRESSURE_CHURN
+from hicache_spec.designs import REVOKE_QUEUE, REVOKE_QUEUE_SAMPLED
 from hicache_spec.designs.revoking import WithRevokeQueue, carry_out_revoke, take_revoke
 from hicache_spec.designs.sampling import REVOKES_MAX
 from hicache_spec.language import NONE, State, action, enumeration, field, member, require, upto
@@ -95,7 +96,7 @@ def abort_between_ticks(s: State, request: int) -> None:
     abort(s, s.record[request])
 
 
-WRITTEN_OUT = DESIGNS["revoke_queue"].variant(
+WRITTEN_OUT = REVOKE_QUEUE.variant(
     "written_out",
     "",
     {
@@ -113,7 +114,7 @@ WRITTEN_OUT = DESIGNS["revoke_queue"].variant(
 def reachable(design: Design, bounds: Bounds) -> set[bytes]:
     """The reachable states between ticks, without what a tick has read."""
     spec = BoundSpec(design, bounds)
-    shared = attrgetter(*DESIGNS["revoke_queue"].fields())
+    shared = attrgetter(*REVOKE_QUEUE.fields())
     seen: set[bytes] = set()
     found: set[bytes] = set()
     waiting = [spec.encode(spec.initial())]
@@ -145,13 +146,13 @@ CONFIGURATIONS = [
 @pytest.mark.heavy
 @pytest.mark.parametrize("bounds", CONFIGURATIONS, ids=lambda b: b.name)
 def test_one_reading_is_as_good_as_three_on_every_rank(bounds: Bounds) -> None:
-    assert reachable(DESIGNS["revoke_queue_sampled"], bounds) == reachable(WRITTEN_OUT, bounds)
+    assert reachable(REVOKE_QUEUE_SAMPLED, bounds) == reachable(WRITTEN_OUT, bounds)
 
 
 @pytest.mark.heavy
 def test_a_reading_that_outlives_the_actions_of_the_scheduler_would_be_too_good() -> None:
     """The comparison can fail: such a tick reaches states that no tick of the releases does."""
     forgetful = {name: getattr(pipeline, name) for name in ("admit", "terminate", "drop_record")}
-    too_good = DESIGNS["revoke_queue_sampled"].variant("too_good", "", forgetful)
+    too_good = REVOKE_QUEUE_SAMPLED.variant("too_good", "", forgetful)
     assert reachable(too_good, AGAIN) > reachable(WRITTEN_OUT, AGAIN)
-    assert reachable(DESIGNS["revoke_queue"], AGAIN) > reachable(WRITTEN_OUT, AGAIN), "any numbers, too (S7)"
+    assert reachable(REVOKE_QUEUE, AGAIN) > reachable(WRITTEN_OUT, AGAIN), "any numbers, too (S7)"

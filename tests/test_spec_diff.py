@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import textwrap
-from pathlib import Path
 
 import pytest
 
 import toy_spec
 from hicache_checks import cli, spec_diff_command
+from hicache_checks.rule_effects import calls, emitted, guards, written
 from hicache_checks.spec_diff import ADDED, CHANGED, DROPPED, UNUSED, USED, RuleChange, SpecDiff, compare
 from hicache_checks.spec_diff_command import report
 from hicache_spec import DESIGNS, Design
 from hicache_spec.language import NONE, State, emit, field, insert, require, upto
-from toy_spec import BUSY, COST, ON_TAKEN, RESTING, Toy, pay
+from toy_spec import BUSY, COST, ON_TAKEN, RESTING, Toy, env_reopen, pay, worker_finish, worker_take
 
 JSON_KEYS = {"left", "right", "variables", "rules", "events", "violates", "refinement"}
 
@@ -81,15 +81,15 @@ def hicheck(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, st
 
 
 @pytest.fixture
-def no_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
+def stubbed_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verdicts of refinement are another command's: these tests are about the text."""
-    monkeypatch.setattr(spec_diff_command, "REFINEMENT", "hicache_checks.no_such_command")
+    monkeypatch.setattr(spec_diff_command, "verdicts", lambda left, right: [f"{left} refines {right}: holds"])
 
 
 # ---- the text
 
 
-@pytest.mark.usefixtures("no_refinement")
+@pytest.mark.usefixtures("stubbed_refinement")
 def test_one_changed_function(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = hicheck("spec --diff decide_at_drain decide_at_drain_by_rid", capsys)
     assert (code, err) == (0, "")
@@ -114,7 +114,7 @@ def test_one_changed_function(capsys: pytest.CaptureFixture[str]) -> None:
           decide_at_drain_by_rid  step_drain_decides_its_own_attempt
 
         refinement
-          not decided: this version of hicheck has no refinement
+          decide_at_drain refines decide_at_drain_by_rid: holds
         """
     )
 
@@ -216,6 +216,23 @@ def test_two_equal_designs_differ_in_nothing(capsys: pytest.CaptureFixture[str])
     )
 
 
+# ---- what a function does by its own text
+
+
+def test_what_a_function_calls_requires_writes_and_emits() -> None:
+    assert list(calls(worker_finish)) == [("pay", pay)]
+    assert [(g.condition, g.reason) for g in guards(worker_take)] == [
+        ("s.mode[worker] == RESTING", "the worker rests"),
+        ("len(s.waiting) > 0", "a ticket waits"),
+    ]
+    assert set(written(worker_take)) == {"ticket", "waiting", "mode", "seen"}
+    assert set(written(worker_finish)) == {"done", "ticket", "mode"}, "what a helper writes is the helper's"
+    assert set(written(env_reopen)) == {"done", "spent", "waiting"}
+    assert set(written(toy_spec.all_done)) == set()
+    assert list(emitted(worker_take)) == ["taken"]
+    assert list(emitted(pay)) == []
+
+
 # ---- the comparison
 
 
@@ -275,7 +292,7 @@ def test_one_wrapper_for_another_shows_both() -> None:
 # ---- the command
 
 
-@pytest.mark.usefixtures("no_refinement")
+@pytest.mark.usefixtures("stubbed_refinement")
 def test_the_comparison_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = hicheck("spec --diff decide_at_drain revoke_queue_by_rid --json -", capsys)
     assert code == 0
@@ -303,15 +320,3 @@ def test_bad_input_is_one_line(arguments: str, message: str, capsys: pytest.Capt
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_the_verdicts_of_refinement_stand_below(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    text = "def verdicts(left, right):\n    return [f'{left} refines {right}: holds']\n"
-    (tmp_path / "decided_elsewhere.py").write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(spec_diff_command, "REFINEMENT", "decided_elsewhere")
-    code, out, _ = hicheck("spec --diff decide_at_drain revoke_queue", capsys)
-    assert code == 0
-    assert out.endswith("\nrefinement\n  decide_at_drain refines revoke_queue: holds\n")

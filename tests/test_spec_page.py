@@ -187,6 +187,13 @@ def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
     assert {name for pair in compared for name in pair} <= DESIGNS.keys()
 
 
+@pytest.mark.parametrize("name", ["SPEC.md", "EQUIVALENCE.md"])
+def test_lines_are_short_outside_tables_and_output(name: str) -> None:
+    text = (ROOT / "spec" / name).read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert not [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
+
+
 # ---- the picture, the states, the list of properties
 
 
@@ -204,7 +211,7 @@ def test_what_is_not_held_says_why() -> None:
     headers = ("P", "held here by", "how far")
     table = table_of("9", headers).select(headers)
     assert tuple(row[0] for row in table.rows) == P_NUMBERS
-    reasons = ("Not in this step: ", "Not a property: by construction")
+    reasons = ("Not in this version: ", "Not a property: by construction")
     silent = [p for p, held, how_far in table.rows if held == NOTHING and not how_far.startswith(reasons)]
     assert not silent, f"neither held nor explained: {', '.join(silent)}"
 

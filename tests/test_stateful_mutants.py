@@ -91,6 +91,8 @@ CAUGHT_BY: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "sched_backs_up_unprotected_pages": ("wait_complete", 1, ("P32",)),
     "backup_dies_of_a_raising_store": ("wait_complete", 2, ("P31 threads_survive",)),
     "store_writes_after_its_answer": ("wait_complete", 1, ("P6",)),
+    "sched_slices_the_counts_at_the_old_index": ("wait_complete", 1, ("Stalled",)),
+    "sched_revokes_before_the_count_is_agreed": ("wait_complete", 2, ("step_drain_decides_its_own_attempt",)),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args
 import torch
 
 from hicache_impl.audit import LOCKSTEP_KEYS
-from hicache_impl.cache import HiCache, open_rank
+from hicache_impl.cache import AttachFailed, HiCache, open_rank
 from hicache_impl.config import CacheConfig
 from hicache_impl.content import page_content
 from hicache_impl.controller import Controller
@@ -28,7 +28,7 @@ from hicache_impl.storage.faults import Call, FaultyStorage
 
 T = TypeVar("T")
 
-CAPABILITIES = ("events", "stop", "tiers", "faults")
+CAPABILITIES = ("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush")
 GATED_CAPABILITIES = ("gates", "clock", "settle")
 
 
@@ -88,7 +88,8 @@ class Reference:
         self.config = config if isinstance(config, CacheConfig) else CacheConfig(**config)
         ranks = self.config.ranks
         self._asked = set()
-        self.faults = [FaultyStorage(store) for store in self._stores(ranks)]
+        stores, self._owned = self._open_stores(ranks)
+        self.faults = [FaultyStorage(store) for store in stores]
         self._logs = [EventLog(rank, self.runtime.lock) for rank in range(ranks)]
         self._groups = thread_groups(ranks, self.runtime, self._logs) if ranks > 1 else [solo_groups(self._logs[0])]
         self.caches = [
@@ -108,6 +109,26 @@ class Reference:
         self._drivers = [self.runtime.thread(f"scheduler-{rank}", self._driver(rank)) for rank in range(ranks)]
         for driver in self._drivers:
             driver.start()
+
+    def flush(self) -> bool:
+        """Begin again as `reset` with the same configuration does, but cheaper: ranks, pools and drivers are kept.
+
+        False: some worker does not come to rest, so nothing is forgotten, but nothing is pending.
+        """
+        self._open_gates()
+        stores, unused = self._open_stores(self.config.ranks)
+        faults = [FaultyStorage(store) for store in stores]
+        rested = self._rests("flush", lambda cache, timeout_s: cache.reset(faults[cache.rank], timeout_s))
+        if rested:
+            self.faults, self._asked = faults, set()
+            self._owned, unused = unused, self._owned
+            # Nobody is in a collective, and no worker has anything to say.
+            for log, groups in zip(self._logs, self._groups, strict=True):
+                log.restart()
+                groups.restart()
+        for store in unused:
+            store.close()
+        return rested
 
     def submit(self, rid: str, tokens: Sequence[int]) -> dict[str, Any]:
         """`accepted`, `reason` (why not), `attempt`, `base_pages`, `span_pages`."""
@@ -141,6 +162,22 @@ class Reference:
             for rid, p in polls.items()
         }
 
+    def detach(self) -> bool:
+        """Let go of the stores. False: some worker does not come to rest, so they stay, but nothing is pending."""
+        return self._rests("detach", lambda cache, timeout_s: cache.detach_storage(timeout_s))
+
+    def attach(self) -> bool:
+        """Go on with the stores that were let go of. False: they are attached, or some rank could not start."""
+
+        def call(cache: HiCache) -> bool:
+            try:
+                cache.attach_storage(self.faults[cache.rank])
+            except AttachFailed:
+                return False
+            return True
+
+        return self._agreed("attach", call)
+
     def tick(self) -> None:
         """One turn of every scheduler's loop."""
         self._agreed("tick", lambda cache: cache.tick())
@@ -164,8 +201,7 @@ class Reference:
 
     def close(self) -> None:
         """End all threads, also those that are held or wait for a rank that will not come. May be called twice."""
-        if isinstance(self.runtime, GatedRuntime):
-            self.runtime.release_all()
+        self._open_gates()
         if not self._drivers:
             return
         jobs, drivers = self._jobs, self._drivers
@@ -203,13 +239,18 @@ class Reference:
     def break_storage(self, rank: int, call: str, how: str) -> None:
         """From now on the store that this rank sees fails in a call, until `heal_storage`.
 
-        `call` is exists, get or put; `how` is raise, miss or short. ValueError: it is not.
+        `call` is exists, get or put; `how` is raise, miss, short or stall, or of get wrong_bytes or late_write, which
+        no check here finds. ValueError: it is not.
         """
         faulty = self.faults[rank]
-        faults = {"raise": faulty.raise_on, "miss": faulty.miss, "short": faulty.short}
-        if call not in get_args(Call) or how not in faults:
+        faults = {"raise": faulty.raise_on, "miss": faulty.miss, "short": faulty.short, "stall": faulty.stall}
+        lies = {"wrong_bytes": faulty.wrong_bytes, "late_write": faulty.late_write}
+        if call == "get" and how in lies:
+            lies[how]()
+        elif call in get_args(Call) and how in faults:
+            faults[how](cast("Call", call))
+        else:
             raise ValueError(f"a store cannot {how} in {call}")
-        faults[how](cast("Call", call))
 
     def lose(self, rank: int, tokens: Sequence[int]) -> None:
         """The last page of these tokens can no longer be read by this rank, until `heal_storage`; it still exists."""
@@ -220,6 +261,11 @@ class Reference:
         """The stores of all ranks work again."""
         for faulty in self.faults:
             faulty.heal()
+
+    def _open_gates(self) -> None:
+        """What is held would never come to an end."""
+        if isinstance(self.runtime, GatedRuntime):
+            self.runtime.release_all()
 
     def _gated(self) -> GatedRuntime:
         if not isinstance(self.runtime, GatedRuntime):
@@ -263,7 +309,7 @@ class Reference:
         return problems
 
     def counters(self) -> list[dict[str, Any]]:
-        """The counters of each rank, with `storage_errors` by call."""
+        """The counters of each rank, with `storage_errors` by call (of the store that was attached last)."""
         return [
             {**cache.counters.as_dict(), "storage_errors": dict(cache.controller.storage_errors)}
             for cache in self.caches
@@ -293,15 +339,15 @@ class Reference:
 
     # --- driving the ranks ---------------------------------------------------------------------------------------
 
-    def _stores(self, ranks: int) -> list[Storage]:
+    def _open_stores(self, ranks: int) -> tuple[list[Storage], list[Storage]]:
+        """One store a rank; and those of them that were opened here, to be closed here."""
         if isinstance(self._storage, str):
             store = open_storage(self._storage)
-            self._owned = [store]
-            return [store] * ranks
+            return [store] * ranks, [store]
         stores: list[Any] = list(self._storage) if isinstance(self._storage, Sequence) else [self._storage] * ranks
         if len(stores) != ranks:
             raise ValueError(f"{len(stores)} stores for {ranks} ranks")
-        return stores
+        return stores, []
 
     def _driver(self, rank: int) -> Callable[[], None]:
         jobs, answers, groups, cache = self._jobs[rank], self._answers, self._groups[rank], self.caches[rank]
@@ -345,6 +391,18 @@ class Reference:
         if errors:
             raise min(errors, key=lambda error: isinstance(error, GroupAborted))
         return [answers[rank] for rank in range(len(answers))]
+
+    def _rests(self, name: str, call: Callable[[HiCache, float], None]) -> bool:
+        """Whether the workers came to rest for `call(cache, timeout_s)`. The ranks give up before their caller does."""
+
+        def attempt(cache: HiCache) -> bool:
+            try:
+                call(cache, self._timeout_s / 4)
+            except Stalled:
+                return False
+            return True
+
+        return self._agreed(name, attempt)
 
     def _agreed(self, name: str, call: Callable[[HiCache], T]) -> T:
         return _same(name, self._all(name, call))

@@ -22,7 +22,7 @@ from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
 from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
 from hicache_impl.ranks import Groups
-from hicache_impl.runtime import Runtime
+from hicache_impl.runtime import Runtime, Stalled
 from hicache_impl.storage import Storage
 from hicache_impl.tiers import Tiers
 from hicache_impl.trees.hiradix import HiRadixTree
@@ -32,6 +32,14 @@ PENDING = "pending"
 ANCHOR = "anchor"
 TOO_SHORT = "too_short"
 LIMITED = "limited"
+DETACHED = "detached"
+
+# Answered, granted, given up, taken back: with all workers at rest before each tick, no more ticks are needed.
+ROUNDS_TO_REST = 4
+
+
+class AttachFailed(Exception):
+    """No store is attached by this call, on any rank; the cache is as it was before."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,8 @@ class HiCache(Drain, Tiers):
         """Ask for the part of `key` that is in no tier above storage. A declined submission changes nothing."""
         self.controller.check_alive()
         attempt = self.attempts.get(rid, 0) + 1
+        if self.storage is None:
+            return self._decline(rid, attempt, DETACHED, 0, len(key))
         if rid in self.records:
             return self._decline(rid, attempt, PENDING, 0, len(key))
         match = self.tree.match(key)
@@ -223,29 +233,108 @@ class HiCache(Drain, Tiers):
         op = self.records.get(rid)
         if op is None:
             return False
-        if op.has_memory:
-            counted = op.mark(ABORT)
+        self._abort([op])
+        return True
+
+    def _abort(self, ops: Sequence[Operation]) -> None:
+        """One collective for all of them, if some have memory."""
+        counted = {op: op.mark(ABORT) for op in ops if op.has_memory}
+        if counted:
             # Why: no rank gives pages back while another may still decide by the same operation.
             self.groups.sched.barrier()
+        for op in ops:
             self._revoke(op, ABORT, "abort")
-            self._release_unagreed(op, 0, counted)
-        else:
-            self._revoke(op, ABORT, "abort")
-        return True
+            self._release_unagreed(op, 0, counted.get(op, 0))
+
+    # --- the store, at run time ----------------------------------------------------------------------------------
+
+    def detach_storage(self, timeout_s: float = 60) -> None:
+        """Let go of the store: abort every operation, come to rest, end the threads. A second call does nothing.
+
+        Tree and pools stay. Until the next `attach_storage` submissions are declined, and nothing is backed up.
+        Stalled, on all ranks: a worker of some rank does not come to rest within about `timeout_s`; the operations are
+        aborted, and the store stays attached.
+        """
+        if self.storage is None:
+            return
+        self.controller.check_alive()
+        self._abort(list(self.records.values()))
+        self.quiesce(timeout_s)
+        stuck = self.controller.close(timeout_s)
+        if stuck:
+            raise self._did_not_end(stuck)
+        self.storage = None
+
+    def attach_storage(self, storage: Storage, timeout_s: float = 10) -> None:
+        """Go on with a store that may hold anything, on new queues and new threads.
+
+        AttachFailed, on all ranks: a store is attached already, or some rank could not start its threads. Those that
+        did start then have `timeout_s` to end.
+        """
+        self._check_open()
+        if self.storage is not None:
+            raise AttachFailed(f"rank {self.rank} has a store already: detach it first")
+        controller = self._new_controller(storage)
+        failure: Exception | None = None
+        try:
+            controller.start()
+        except Exception as error:
+            failure = error
+        if self.groups.sched.all_max([int(failure is not None)])[0]:
+            controller.close(timeout_s)
+            why = "another rank could not start" if failure is None else f"cannot start: {failure!r}"
+            raise AttachFailed(f"rank {self.rank}: {why}") from failure
+        self.controller, self.storage = controller, storage
+
+    def reset(self, storage: Storage | None = None, timeout_s: float = 60) -> None:
+        """Begin again with an empty tree and empty pools, on `storage` or, if not given, on what is attached now.
+
+        Device pages, locks and matches that callers hold mean nothing afterwards. What the store holds, it keeps.
+        Errors, on all ranks: Stalled as from `detach_storage`, and nothing is forgotten; AttachFailed, and the cache is
+        empty and detached.
+        """
+        self._check_open()
+        chosen = self.storage if storage is None else storage
+        self.detach_storage(timeout_s)
+        self.tree = self.tree_class(self.config.namespace)
+        self.host.reset()
+        self.device.reset()
+        self._begin()
+        if chosen is not None:
+            self.attach_storage(chosen)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"rank {self.rank} is closed")
 
     # --- the whole -----------------------------------------------------------------------------------------------
 
     def quiesce(self, timeout_s: float = 60) -> None:
-        """Tick until no rank has anything on its way. Stalled: a worker does not come to rest.
+        """Tick until no rank has anything on its way.
 
-        Live operations stay, because only a poll or an abort ends them. For runs without held gates.
+        Live operations stay, because only a poll or an abort ends them. For runs without held gates. Stalled, on all
+        ranks: a worker of some rank does not come to rest within about `timeout_s`, or ranks wait for different things.
         """
-        pending = True
-        while pending:
-            self.controller.settle(timeout_s)
+        for _ in range(ROUNDS_TO_REST):
+            stalled = self._why_stalled(timeout_s)
             self.tick()
-            lengths = self.controller.queue_lengths().values()
-            pending = bool(self.groups.sched.all_max([sum(lengths) + len(self.backups)])[0])
+            lengths = self.controller.queue_lengths()
+            pending, stalled_somewhere = self.groups.sched.all_max(
+                [sum(lengths.values()) + len(self.backups), int(stalled is not None)]
+            )
+            if stalled_somewhere:
+                raise Stalled(f"rank {self.rank}: {stalled or 'a worker of another rank did not come to rest'}")
+            if not pending:
+                return
+        raise Stalled(f"rank {self.rank}: the workers rest, and what some rank waits for does not come: {lengths}")
+
+    def _why_stalled(self, timeout_s: float) -> Stalled | None:
+        """Why the workers do not come to rest, to be told to the other ranks before it is raised."""
+        try:
+            self.controller.settle(timeout_s)
+        except Stalled as stalled:
+            return stalled
+        return None
 
     def observe(self) -> dict[str, Any]:
         """What can be seen from outside (see audit.observe)."""
@@ -267,19 +356,23 @@ class HiCache(Drain, Tiers):
         for op in self.records.values():
             op.cancel()
         stuck = self.controller.close(timeout_s)
+        self.storage = None
         for op in list(self.records.values()):
             self._forget(op)
         for node in self.backups.values():
             self.tree.unprotect_host(node)
         self.backups.clear()
-        for queue_ in (self.controller.hit_queue, self.controller.host_release_queue, self.controller.ack_backup_queue):
+        for queue_, _ in self._control_queues():
             _empty(queue_)
         if not stuck:
             # A worker that still runs may write into a page; its pages are then better lost than reused.
             self.host.allocator.free(audit.unowned_host_pages(self))
         self.controller.check_alive()
         if stuck:
-            raise WorkerDied(f"rank {self.rank}: {', '.join(stuck)} did not end")
+            raise self._did_not_end(stuck)
+
+    def _did_not_end(self, stuck: Sequence[str]) -> WorkerDied:
+        return WorkerDied(f"rank {self.rank}: {', '.join(stuck)} did not end")
 
 
 def _empty(queue_: Any) -> None:
@@ -319,4 +412,4 @@ def open_rank(
     return cache
 
 
-__all__ = ["HiCache", "Poll", "Submission", "open_rank"]
+__all__ = ["AttachFailed", "HiCache", "Poll", "Submission", "open_rank"]

@@ -95,11 +95,11 @@ class Controller:
         self._threads: list[Thread] = []
 
     def start(self) -> None:
-        """Start the three workers."""
+        """Start the three workers. Whatever the runtime raises: some are not started, and `close` ends the others."""
         for name, loop in zip(_WORKERS, (self._query_loop, self._io_loop, self._backup_loop), strict=True):
-            self._threads.append(self.runtime.thread(f"{name}-{self.rank}", self._guarded(name, loop)))
-        for thread in self._threads:
+            thread = self.runtime.thread(f"{name}-{self.rank}", self._guarded(name, loop))
             thread.start()
+            self._threads.append(thread)
 
     def check_alive(self) -> None:
         """WorkerDied if a worker ended by an exception."""
@@ -136,7 +136,9 @@ class Controller:
         return [name for name, thread in zip(_WORKERS, self._threads, strict=False) if thread.is_alive()]
 
     def settle(self, timeout_s: float) -> None:
-        """Return when each worker has done what is queued for it now. Stalled: not within `timeout_s`."""
+        """Return when each worker has done what is queued; at once after `close`. Stalled: not within `timeout_s`."""
+        if self._closing:
+            return
         fences = [_Fence(self.runtime.event()) for _ in self._threads]
         for queue, fence in zip((self.prefetch_queue, self.prefetch_buffer, self.backup_queue), fences, strict=False):
             queue.put(fence)
@@ -186,6 +188,10 @@ class Controller:
         op.agree_hit(hashes[:hit])
         self.runtime.gate("query.agreed", self.rank, op.id)
         self.log.emit(events.QUERY_PUT, op.id)
+        self._hand_over(op)
+
+    def _hand_over(self, op: Operation) -> None:
+        """Whatever was hit: what it is worth, the scheduler decides."""
         self.hit_queue.put(op)
 
     def _ask_storage(self, hashes: Sequence[bytes]) -> int:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from hicache_impl import events
 from hicache_impl.controller import BackupAck
 from hicache_impl.ledger import Ledger
 from hicache_impl.operation import BELOW_THRESHOLD, NO_MEMORY, STOP, Operation
 from hicache_impl.page_pool import PoolError
+from hicache_impl.runtime import Queue
 
 Decision = Literal["skip", "stopped", "below_threshold", "grant"]
 
 
 class Drain(Ledger):
-    """The scheduler's side of the three queues that workers fill."""
+    """The scheduler's side of the queues that workers fill."""
 
     def tick(self) -> None:
         """Drain what every rank has: hits, then released pages, then backup acks. One collective.
@@ -22,21 +24,24 @@ class Drain(Ledger):
         To be called on every turn of the scheduler's loop, whether there is a batch to run or not.
         """
         self.controller.check_alive()
-        hits, releases, acks = self._agree_lengths()
-        for _ in range(hits):
-            self._drain_hit(self.controller.hit_queue.get())
-        self._drain_releases(releases)
-        for _ in range(acks):
-            self._drain_ack(self.controller.ack_backup_queue.get())
+        for (queue, drain), count in zip(self._control_queues(), self._agree_lengths(), strict=True):
+            drain([queue.get() for _ in range(count)])
+
+    def _control_queues(self) -> tuple[tuple[Queue, Callable[[list[Any]], None]], ...]:
+        """What a tick drains, in this order, each with what is done with the items."""
+        return (
+            (self.controller.hit_queue, self._drain_hits),
+            (self.controller.host_release_queue, self._drain_releases),
+            (self.controller.ack_backup_queue, self._drain_acks),
+        )
 
     def _agree_lengths(self) -> list[int]:
         """Why MIN: a rank whose threads are ahead must not change its pools before the others can."""
-        queues = (
-            self.controller.hit_queue,
-            self.controller.host_release_queue,
-            self.controller.ack_backup_queue,
-        )
-        return self.groups.sched.all_min([queue.qsize() for queue in queues])
+        return self.groups.sched.all_min([queue.qsize() for queue, _ in self._control_queues()])
+
+    def _drain_hits(self, ops: Sequence[Operation]) -> None:
+        for op in ops:
+            self._drain_hit(op)
 
     def _drain_hit(self, op: Operation) -> None:
         decision = self._decide(op)
@@ -81,12 +86,16 @@ class Drain(Ledger):
         """Pages to grant: sized by the hit, never by the request."""
         return min(op.hit_pages, self._obtainable_pages())
 
-    def _drain_releases(self, count: int) -> None:
-        if not count:
+    def _drain_releases(self, pages: Sequence[int]) -> None:
+        if not pages:
             return
-        self.host.allocator.free([self.controller.host_release_queue.get() for _ in range(count)])
-        self.counters.reclaimed_pages += count
-        self.log.emit(events.RECLAIMED, pages=count)
+        self.host.allocator.free(pages)
+        self.counters.reclaimed_pages += len(pages)
+        self.log.emit(events.RECLAIMED, pages=len(pages))
+
+    def _drain_acks(self, acks: Sequence[BackupAck]) -> None:
+        for ack in acks:
+            self._drain_ack(ack)
 
     def _drain_ack(self, ack: BackupAck) -> None:
         job = ack.job

@@ -147,6 +147,11 @@ class EventLog:
             del self._events[:dropped]
             self._forgotten += dropped
 
+    def restart(self) -> None:
+        """Forget everything and number from 0 again."""
+        with self._lock:
+            self._events, self._forgotten = [], 0
+
     def dump(self, stream: TextIO) -> None:
         """Write the events as JSON lines."""
         dump_events(self.take_since(self._forgotten), stream)

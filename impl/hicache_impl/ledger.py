@@ -90,11 +90,23 @@ class Ledger:
         self.tree = tree
         self.host = pools.host
         self.device = pools.device
-        self.storage = storage
+        # None while it is detached.
+        self.storage: Storage | None = storage
         self.groups = groups
         self.runtime = runtime
         self.log = log
-        self.controller = controller_class(config, rank, pools.host, storage, groups.query, runtime, log)
+        self._controller_class = controller_class
+        self.controller = self._new_controller(storage)
+        self._begin()
+
+    def _new_controller(self, storage: Storage) -> Controller:
+        """New queues, and threads that are not yet started, on `storage`."""
+        return self._controller_class(
+            self.config, self.rank, self.host, storage, self.groups.query, self.runtime, self.log
+        )
+
+    def _begin(self) -> None:
+        """Nothing has been asked for and nothing has happened."""
         self.records: dict[str, Operation] = {}
         self.attempts: dict[str, int] = {}
         self.backups: dict[BackupJob, Node] = {}

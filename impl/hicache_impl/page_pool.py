@@ -40,9 +40,14 @@ class PageAllocator:
             raise ValueError(f"a pool has at least one page, not {pages}")
         self.pages = pages
         self._lock = lock()
-        self._free: deque[int] = deque(range(pages))
-        self._allocated = [False] * pages
-        self._writing: set[int] = set()
+        self.reset()
+
+    def reset(self) -> None:
+        """All pages are free and in their first order, whoever had them."""
+        with self._lock:
+            self._free: deque[int] = deque(range(self.pages))
+            self._allocated = [False] * self.pages
+            self._writing: set[int] = set()
 
     @property
     def available(self) -> int:

@@ -53,6 +53,10 @@ class Group:
         """Return when every rank has called."""
         self._call("barrier", ())
 
+    def restart(self) -> None:
+        """Number the calls from 0 again; every rank does, between the same two calls."""
+        self.number = 0
+
     def abort(self, reason: str) -> None:
         """Make every present and later call of the group raise GroupAborted, where the transport can."""
 
@@ -204,6 +208,11 @@ class Groups:
     def size(self) -> int:
         """Ranks."""
         return self.sched.size
+
+    def restart(self) -> None:
+        """Restart both."""
+        self.sched.restart()
+        self.query.restart()
 
     def abort(self, reason: str) -> None:
         """Abort both."""

@@ -37,6 +37,11 @@ class TensorPool:
         except (RuntimeError, MemoryError) as error:
             raise ValueError(f"no memory for {pages} pages of {page_bytes} bytes on {device}") from error
 
+    def reset(self) -> None:
+        """All pages are free and hold zeros, so that what an earlier life left cannot pass for what was read."""
+        self.allocator.reset()
+        self.data.zero_()
+
     def view(self, page: int) -> torch.Tensor:
         """The page itself, not a copy: uint8 (layers, layer_bytes). ForeignPage: no such page."""
         if not 0 <= page < self.pages:

@@ -51,7 +51,14 @@ class Tiers(Ledger):
         return True
 
     def _queue_backup(self, node: Node, host_pages: tuple[int, ...]) -> None:
-        """The backup thread reads these host pages until its ack is drained; so long they are protected."""
+        """The backup thread reads these host pages until its ack is drained; so long they are protected.
+
+        While no store is attached, the pages count as refused at once.
+        """
+        if self.storage is None:
+            self.counters.unstored_pages += len(host_pages)
+            self.log.emit(events.STORED, node=node.id, pages=len(host_pages), failed=len(host_pages))
+            return
         job = BackupJob(node, tuple(node.hashes), host_pages)
         self.tree.protect_host(node)
         self.backups[job] = node

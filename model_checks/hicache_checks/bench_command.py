@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
+from hicache_checks.explore_command import ExploreOptions, configurations_of
 from hicache_checks.export import Promela, Tla
 from hicache_checks.peers import PeerMissing, PeerResult, minicheck, ours, spin, tlc
 from hicache_checks.peers.measure import PeerFailed
@@ -19,45 +20,44 @@ from hicache_checks.peers.ours import OursOptions
 from hicache_checks.peers.small_protocol import PROMELA, SMALL_PROTOCOL, SmallBounds
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 from hicache_spec import DESIGNS, Bounds, BoundSpec
-from hicache_spec.bounds import BEST_EFFORT, TIMEOUT
 
 DESIGN = "decide_at_drain"
 MIB = 1024 * 1024
-STATES_A_SECOND_PLAIN = 3_000
-"""A guess for checkers in plain Python: how many states to ask of them when time is limited."""
+STATES_A_SECOND_PLAIN = 1_000
+"""What checkers in plain Python do in any case: so many states are asked of them that they end in time."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration to measure on: the sizes as `hicheck explore` takes them, and its number of distinct states."""
+    """A configuration to measure on: its sizes as `hicheck explore` takes them, and its number of distinct states."""
 
     name: str
-    bounds: Bounds
-    sizes: tuple[str, ...]
+    sizes: ExploreOptions
     states: int
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of these sizes."""
+        (bounds,) = configurations_of(self.sizes)
+        return replace(bounds, name=self.name)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The sizes as words of the command line."""
+        words: list[str] = []
+        for field in fields(self.sizes):
+            value = getattr(self.sizes, field.name)
+            if value != field.default:
+                words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        return tuple(words)
 
 
 CONFIGURATIONS = (
-    Configuration("pair", Bounds(name="pair"), ("--requests", "2"), 55_167),
-    Configuration(
-        "trio_of_one_rank",
-        Bounds(name="trio_of_one_rank", requests=3, ranks=1, stops=True),
-        ("--requests", "3", "--ranks", "1", "--stops"),
-        943_227,
-    ),
-    Configuration("trio", Bounds(name="trio", requests=3), ("--requests", "3"), 4_511_703),
-    Configuration(
-        "trio_timeout",
-        Bounds(name="trio_timeout", requests=3, policy=TIMEOUT, threshold_pages=2),
-        ("--requests", "3", "--policy", "timeout", "--threshold-pages", "2"),
-        11_496_209,
-    ),
-    Configuration(
-        "trio_best_effort",
-        Bounds(name="trio_best_effort", requests=3, policy=BEST_EFFORT),
-        ("--requests", "3", "--policy", "best_effort"),
-        12_246_281,
-    ),
+    Configuration("pair", ExploreOptions(requests=2), 55_167),
+    Configuration("trio_of_one_rank", ExploreOptions(requests=3, ranks=1, stops=True), 943_227),
+    Configuration("trio", ExploreOptions(requests=3), 4_511_703),
+    Configuration("trio_timeout", ExploreOptions(requests=3, policy="timeout", threshold_pages=2), 11_496_209),
+    Configuration("trio_best_effort", ExploreOptions(requests=3, policy="best_effort"), 12_246_281),
 )
 SMALL_SIZES = {960_736: SmallBounds(), 7_338_100: SmallBounds(pages=3, pool_pages=5)}
 
@@ -114,7 +114,8 @@ def run(options: BenchOptions, screen: Screen) -> Outcome:
     ratios = {table: ratios_of([r.result for r in rows if r.table == table and r.result]) for table in tables}
     for table, found in ratios.items():
         for name, value in found.items():
-            screen.say(f"{table}: {name.replace('_', ' ')}: {value:,.2f}")
+            if value is not None:
+                screen.say(f"{table}: {name.replace('_', ' ')}: {value:,.2f}")
     for text in disagreements:
         screen.say(text)
     verdict = Verdict.FAIL if disagreements else Verdict.PASS
@@ -153,20 +154,24 @@ def entries(configuration: Configuration, options: BenchOptions) -> list[Entry]:
     part = int(min(configuration.states, STATES_A_SECOND_PLAIN * limit))
     search = spin.SpinOptions(table_bits=bits(configuration.states), seconds_max=limit)
     cores = os.cpu_count() or 1
-    mine = [OursOptions("native", threads=n, checked=c) for c in (True, False) for n in dict.fromkeys((1, cores))]
-    mine += [OursOptions("native", threads=cores, symmetry=True), OursOptions("array", threads=cores)]
-    mine += [OursOptions("object", max_states=part)]
+    native = OursOptions("native", threads=cores, seconds_max=limit)
+    mine = [replace(native, threads=n, checked=c) for c in (True, False) for n in dict.fromkeys((1, cores))]
+    mine += [replace(native, symmetry=True), replace(native, engine="array")]
+    mine += [OursOptions("object", max_states=part, seconds_max=limit)]
 
     def by_spin(**changes: bool) -> Callable[[], PeerResult]:
         return lambda: spin.run(Promela(spec, configuration.name), replace(search, **changes))  # type: ignore[arg-type]
 
     return [
-        *(Entry(o.name, lambda o=o: ours.run_command(configuration.sizes, o)) for o in mine),  # type: ignore[misc]
+        *(Entry(o.name, lambda o=o: ours.run_command(configuration.words, o)) for o in mine),  # type: ignore[misc]
         Entry("spin", by_spin(checked=False)),
         Entry("spin, with properties", by_spin(checked=True)),
         Entry("spin, standard flags", by_spin(checked=False, tuned=False)),
         Entry("tlc", lambda: tlc.run(Tla(spec, configuration.name), checked=False, java=tlc.LONG, seconds_max=limit)),
-        Entry("minicheck", lambda: minicheck.run(DESIGN, configuration.bounds, max_states=part)),
+        Entry(
+            "minicheck",
+            lambda: minicheck.run(DESIGN, configuration.bounds, max_states=part, seconds_max=limit),
+        ),
     ]
 
 
@@ -177,8 +182,8 @@ def small_entries(options: BenchOptions) -> list[Entry]:
     cores = os.cpu_count() or 1
     search = spin.SpinOptions(checked=False, table_bits=bits(states), seconds_max=options.seconds_max)
     sizes = f"#define PAGES {bounds.pages}\n#define POOL_PAGES {bounds.pool_pages}\n"
-    mine = [OursOptions("native", threads=n) for n in dict.fromkeys((1, cores))]
-    mine.append(OursOptions("array", threads=cores))
+    native = OursOptions("native", threads=cores, seconds_max=options.seconds_max)
+    mine = [*(replace(native, threads=n) for n in dict.fromkeys((1, cores))), replace(native, engine="array")]
     return [
         *(Entry(o.name, lambda o=o: ours.run_small(bounds, o)) for o in mine),  # type: ignore[misc]
         Entry("spin", lambda: spin.run(Promela(BoundSpec(SMALL_PROTOCOL, bounds), bounds.name), search)),
@@ -215,8 +220,11 @@ def disagreeing(rows: Sequence[Row], table: str) -> list[str]:
     return texts
 
 
-def ratios_of(results: Sequence[PeerResult]) -> dict[str, float]:
-    """Distinct states a second of one tool against another's; symmetry by how many fewer states."""
+def ratios_of(results: Sequence[PeerResult]) -> dict[str, float | None]:
+    """Distinct states a second of one tool against another's; symmetry by how many fewer states.
+
+    None if one of the two did not finish and was not at it for long either.
+    """
     by = {(r.name, r.cores): r for r in results}
     fastest = max((r for r in results if r.name.startswith("spin") and r.complete), key=_speed, default=None)
     native = [r for r in results if r.name == "hicheck native"]
@@ -235,7 +243,7 @@ def ratios_of(results: Sequence[PeerResult]) -> dict[str, float]:
         "array_to_fastest_spin": (array, fastest),
         "native_on_all_cores_to_tlc": (many, other),
     }
-    ratios = {name: round(_speed(a) / _speed(b), 3) for name, (a, b) in pairs.items() if a and b}
+    ratios = {name: _ratio(a, b) for name, (a, b) in pairs.items() if a and b}
     reduced = next((r for r in results if "symmetry" in r.name and r.complete), None)
     if reduced is not None and many is not None and many.complete:
         ratios["states_without_symmetry_to_states_with"] = round(many.states / reduced.states, 3)
@@ -243,7 +251,11 @@ def ratios_of(results: Sequence[PeerResult]) -> dict[str, float]:
 
 
 def _speed(result: PeerResult) -> float:
-    return result.states_per_second
+    return result.states_per_second or 0.0
+
+
+def _ratio(a: PeerResult, b: PeerResult) -> float | None:
+    return round(_speed(a) / _speed(b), 3) if a.is_comparable and b.is_comparable else None
 
 
 def _report(table: str, rows: Sequence[Row], screen: Screen) -> None:
@@ -257,16 +269,16 @@ def _cells(row: Row) -> tuple[str, ...]:
     r = row.result
     if r is None:
         return (row.name, "", "", "", "", "", "", "", row.missing)
-    note = r.note if r.complete else f"not finished; {r.note}"
+    note = r.note if r.complete else f"not finished after {r.stopped_after or r.seconds:.0f} s; {r.note}"
     return (
         f"{row.name} {r.version}".rstrip(),
         str(r.cores),
         f"{r.states:,}",
         f"{r.seconds:.1f}",
-        f"{r.states_per_second:,.0f}",
+        "" if r.states_per_second is None else f"{r.states_per_second:,.0f}",
         f"{r.compile_seconds:.1f}",
         f"{r.peak_bytes / MIB:,.0f}",
-        f"{r.bytes_per_state:.0f}",
+        "" if r.bytes_per_state is None else f"{r.bytes_per_state:.0f}",
         note,
     )
 
@@ -276,7 +288,11 @@ def _as_json(row: Row) -> dict[str, object]:
     if row.result is not None:
         r = row.result
         keys |= asdict(r) | {
-            "bytes_per_state": round(r.bytes_per_state, 1),
-            "states_per_second": round(r.states_per_second, 1),
+            "bytes_per_state": _rounded(r.bytes_per_state),
+            "states_per_second": _rounded(r.states_per_second),
         }
     return keys
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 1)

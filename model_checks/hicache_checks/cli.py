@@ -131,7 +131,7 @@ def explore(
         Engine,
         typer.Option(help="object: plain Python, the reference. native: C. array: NumPy or torch. auto: C, or arrays."),
     ] = Engine.AUTO,
-    threads: Annotated[int | None, typer.Option(min=1, max=16, help="Threads of the native engine.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=16, help="Threads of the compiled engines.")] = None,
     device: Annotated[
         Device, typer.Option(help="Where the array engine computes; cpu and cuda are torch's.")
     ] = Device.NUMPY,
@@ -142,7 +142,8 @@ def explore(
         bool, typer.Option("--liveness", help="Decide the liveness properties too; a violation is shown as a lasso.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="PROPERTY", help="Check just this property; may be repeated.")
+        list[str] | None,
+        typer.Option("--only", metavar="PROPERTY", help="Just this property and no outcomes; may be repeated."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Configurations at a time; all cores are used.")] = None,
     max_states: Annotated[

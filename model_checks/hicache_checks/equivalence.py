@@ -14,18 +14,30 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hicache_checks.refine_command import Compared, RefineOptions, check, compare, tell
+from hicache_checks.refine_command import Compared, RefineOptions, compare_all, say_outcome, says, shortest, tell
 from hicache_checks.reporting import Screen
 from hicache_checks.reporting.progress import Progress
-from hicache_spec import Bounds
+from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 from hicache_spec.assumptions import ASSUMPTIONS
-from hicache_spec.claim import CLAIM, CLAIM_MORE
-from hicache_spec.observations import OBSERVATIONS
+from hicache_spec.claim import CLAIM, CLAIM_MORE, CLAIM_PAIR, CLAIM_TOLD, CLAIM_TRIO
+from hicache_spec.designs import ALLOC_FIRST, DECIDE_AT_DRAIN, REVOKE_QUEUE, REVOKE_QUEUE_SAMPLED
+from hicache_spec.observations import (
+    DRAINS,
+    EVENTS,
+    OBSERVATIONS,
+    OUTCOMES,
+    TICKS,
+    Word,
+    observation,
+    outcome,
+    say_letter,
+)
+from hicache_spec.watched import watched
 
-CANONICAL = "decide_at_drain"
-REVOKING = "revoke_queue"
-SAMPLED = "revoke_queue_sampled"
-FIRST = "alloc_first"
+CANONICAL = DECIDE_AT_DRAIN.name
+REVOKING = REVOKE_QUEUE.name
+SAMPLED = REVOKE_QUEUE_SAMPLED.name
+FIRST = ALLOC_FIRST.name
 WHOLE = ("whole_ticks",)
 AMPLE = ("no_host_pressure",)
 BEHIND, AHEAD, ELSE = "nothing_from_behind", "nothing_short_ahead", "nothing_else_evicted"
@@ -38,18 +50,13 @@ def answers(
     left: str, right: str, observe: str, assume: tuple[str, ...] = (), bounds: str = "claim", polls: str | None = None
 ) -> tuple[Compared, ...]:
     """How two designs compare in each configuration."""
-    options = RefineOptions(left, right, observe, assume, bounds, polls)
-    return tuple(compare(options, configuration) for configuration in check(options))
+    return compare_all(RefineOptions(left, right, observe, assume, bounds, polls))
 
 
 def cell(found: Sequence[Compared]) -> str:
     """One cell: holds in all configurations, or the shortest run that refutes and where."""
-    refuted = [c for c in found if c.steps is not None]
-    if refuted:
-        shortest = min(refuted, key=lambda c: c.steps or 0)
-        where = f" (`{shortest.bounds.name}`)" if len(found) > 1 else ""
-        return f"refuted in {shortest.steps} step{'' if shortest.steps == 1 else 's'}{where}"
-    return "holds" if all(c.holds for c in found) else "unknown"
+    refuted = shortest(found)
+    return says(found) + (f" (`{refuted.bounds.name}`)" if refuted is not None and len(found) > 1 else "")
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -103,8 +110,8 @@ def assumptions() -> str:
 
 def configurations() -> str:
     """The configurations, their sizes, and in which of them the claim fails by outcomes."""
-    by_outcomes = dict(zip(CLAIM, answers(REVOKING, CANONICAL, "outcomes", WHOLE), strict=True))
-    other_way = dict(zip(CLAIM, answers(CANONICAL, REVOKING, "outcomes", WHOLE), strict=True))
+    by_outcomes = dict(zip(CLAIM, answers(REVOKING, CANONICAL, OUTCOMES.name, WHOLE), strict=True))
+    other_way = dict(zip(CLAIM, answers(CANONICAL, REVOKING, OUTCOMES.name, WHOLE), strict=True))
     rows = [
         (
             *_sizes(b),
@@ -151,11 +158,13 @@ def condition() -> str:
         (
             f"`{left}` in `{right}`",
             ", ".join(f"`{name}`" for name in parts) or "nothing",
-            *(cell(answers(left, right, observe, WHOLE + parts)) for observe in ("outcomes", "ticks")),
+            *(cell(answers(left, right, observe, WHOLE + parts)) for observe in (OUTCOMES.name, TICKS.name)),
         )
         for left, right, parts in asked
     ]
-    return markdown(("is what the first can do in the second?", "assumed of the first", "outcomes", "ticks"), rows)
+    return markdown(
+        ("is what the first can do in the second?", "assumed of the first", OUTCOMES.name, TICKS.name), rows
+    )
 
 
 def polls() -> str:
@@ -164,7 +173,7 @@ def polls() -> str:
         (
             f"`{bounds}`",
             f"`{left}` in `{right}`",
-            *(cell(answers(left, right, "outcomes", WHOLE, bounds, kind)) for kind in ("visible", "hidden")),
+            *(cell(answers(left, right, OUTCOMES.name, WHOLE, bounds, kind)) for kind in ("visible", "hidden")),
         )
         for bounds in ("claim_best_effort", "claim_timeout")
         for left, right in ((REVOKING, CANONICAL), (CANONICAL, REVOKING))
@@ -178,7 +187,7 @@ def larger() -> str:
     rows = []
     for b in CLAIM_MORE:
         one, other = (
-            answers(left, right, "outcomes", WHOLE, b.name)[0]
+            answers(left, right, OUTCOMES.name, WHOLE, b.name)[0]
             for left, right in ((REVOKING, CANONICAL), (CANONICAL, REVOKING))
         )
         states = f"{one.left_states:,}, {one.right_states:,}"
@@ -197,24 +206,92 @@ def run(left: str, right: str, observe: str, bounds: str, assume: tuple[str, ...
     return f"```text\n{stream.getvalue().rstrip()}\n```\n"
 
 
+SUBMIT, ASK, FAIL = "sched_submit", "query_ask_storage", "io_fail_page"
+TOLD_WORD: Word = (
+    *((SUBMIT, 0, 0), (SUBMIT, 1, 0), (SUBMIT, 2, 1), (SUBMIT, 3, 0)),
+    *((ASK, 0, 3), (ASK, 0, 3), (ASK, 0, 0), (ASK, 0, 0), (FAIL, 0)),
+)
+"""Two requests that hit, one that misses and protects a page, one more; then a page of the first cannot be read."""
+
+
+def outcomes_after(design: str, bounds: Bounds, word: Word) -> set[tuple[tuple[str, int], ...]]:
+    """Every outcome that a design can have after these inputs; ticks are whole, polls hidden."""
+    spec = BoundSpec(watched(DESIGNS[design], bounds, "hidden"), bounds)
+    is_whole = spec.function(ASSUMPTIONS["whole_ticks"].step)
+    shows = observation(OUTCOMES.name, bounds, "hidden").bind(spec)
+    waiting = [(spec.encode(spec.initial()), 0)]
+    seen, found = set(waiting), set()
+    while waiting:
+        key, done = waiting.pop()
+        before = spec.decode(key)
+        if done == len(word) and spec.is_quiescent(before):
+            found.add(outcome(before))
+        for number, step in enumerate(spec.steps):
+            after = spec.decode(key)
+            try:
+                step.run(after)
+            except Refused:
+                continue
+            letters = shows(number, after.events)
+            is_allowed = step.rule.name not in DRAINS or is_whole(before, after)
+            reached = (spec.encode(after), done + len(letters))
+            if is_allowed and letters == word[done : reached[1]] and reached not in seen:
+                seen.add(reached)
+                waiting.append(reached)
+    return found
+
+
+def told() -> str:
+    """The ways to end after one word that one of two designs has and the other has not."""
+    sides = [outcomes_after(design, CLAIM_TOLD, TOLD_WORD) for design in (CANONICAL, REVOKING)]
+    rows = [
+        (say_outcome(ended), *("possible" if ended in side else "-" for side in sides))
+        for ended in sorted(sides[0] ^ sides[1])
+    ]
+    seen = f"seen: {'; '.join(map(say_letter, TOLD_WORD))}"
+    headers = ("how it ends", f"`{CANONICAL}`", f"`{REVOKING}`")
+    return f"{markdown(_SIZES, [_sizes(CLAIM_TOLD)])}\n```text\n{seen}\n```\n\n{markdown(headers, rows)}"
+
+
+ASKED = (
+    RefineOptions(REVOKING, CANONICAL, assume=WHOLE),
+    RefineOptions(REVOKING, CANONICAL, TICKS.name, WHOLE + AMPLE),
+    RefineOptions(CANONICAL, REVOKING, EVENTS.name, WHOLE, CLAIM_TRIO.name),
+)
+"""What the page suggests to ask."""
+
+
+def commands() -> str:
+    """A command line for each of ASKED, with its answer."""
+    lines = []
+    for o in ASKED:
+        more = f" --bounds {o.bounds}" if o.bounds != RefineOptions.bounds else ""
+        line = f"hicheck refine {o.left} {o.right} --observe {o.observe} --assume {','.join(o.assume)}{more}"
+        lines.append((line, says(answers(o.left, o.right, o.observe, o.assume, o.bounds))))
+    width = max(len(line) for line, _ in lines)
+    return "".join(("```text\n", *(f"{line:<{width}}  # {answer}\n" for line, answer in lines), "```\n"))
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "observations": observations,
     "assumptions": assumptions,
     "configurations": configurations,
     "claim": claim,
-    "tick_run": lambda: run(REVOKING, CANONICAL, "ticks", "claim_pair"),
-    "outcome_run": lambda: run(REVOKING, CANONICAL, "outcomes", "claim_trio"),
-    "other_way_run": lambda: run(CANONICAL, REVOKING, "events", "claim_trio"),
+    "tick_run": lambda: run(REVOKING, CANONICAL, TICKS.name, CLAIM_PAIR.name),
+    "outcome_run": lambda: run(REVOKING, CANONICAL, OUTCOMES.name, CLAIM_TRIO.name),
+    "other_way_run": lambda: run(CANONICAL, REVOKING, EVENTS.name, CLAIM_TRIO.name),
+    "told": told,
     "sampled": sampled,
-    "sampled_run": lambda: run(SAMPLED, CANONICAL, "outcomes", "claim_pair"),
+    "sampled_run": lambda: run(SAMPLED, CANONICAL, OUTCOMES.name, CLAIM_PAIR.name),
     "condition": condition,
     "polls": polls,
     "larger": larger,
     "first": first,
-    "first_run": lambda: run(FIRST, CANONICAL, "outcomes", "claim_pair"),
+    "first_run": lambda: run(FIRST, CANONICAL, OUTCOMES.name, CLAIM_PAIR.name),
+    "commands": commands,
 }
 SLOW = ("larger",)
-"""Blocks that take more than half a minute with the object engine."""
+"""Blocks that take more than a minute."""
 
 
 def rewrite(page: str) -> str:

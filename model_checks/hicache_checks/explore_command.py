@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from hicache_checks.engine.array.columns import NUMPY
 from hicache_checks.engine.counterexample import ToldStep, tell
 from hicache_checks.engine.engines import EngineOptions, explore
 from hicache_checks.engine.explore import BUILT_IN, Exploration
@@ -28,8 +29,8 @@ class ExploreOptions:
     ones.
 
     `jobs` configurations are explored at a time, each with `threads` threads; by default all cores are used.
-    `max_memory_mib` bounds the states and tables of each configuration. `only`: check just these properties; the
-    outcomes are not looked for then.
+    `max_memory_mib` bounds the states and tables of each configuration. `only`: check just these properties, and look
+    for no outcome.
     """
 
     design: str = "decide_at_drain"
@@ -48,7 +49,7 @@ class ExploreOptions:
     jobs: int | None = None
     engine: str = "auto"
     threads: int | None = None
-    device: str = "numpy"
+    device: str = NUMPY
     symmetry: bool = False
     liveness: bool = False
     only: tuple[str, ...] = ()
@@ -105,13 +106,9 @@ class Explored:
 
 
 def run(options: ExploreOptions, screen: Screen) -> Outcome:
-    """Explore and report. Raises InputError for an unknown design or impossible bounds."""
-    if options.design not in DESIGNS:
-        raise InputError(f"no design {options.design!r}; the designs are {', '.join(DESIGNS)}")
-    known = {*BUILT_IN, *(r.name for r in DESIGNS[options.design].rules() if r.kind in ("invariant", "step"))}
-    for name in options.only:
-        if name not in known:
-            raise InputError(f"no property {name!r} of states or steps; see SPEC.md §4 and §5")
+    """Explore and report. Raises InputError for an unknown design, impossible bounds or options that do not go
+    together."""
+    check(options)
     configurations = configurations_of(options)
     start = time.perf_counter()
     try:
@@ -124,6 +121,22 @@ def run(options: ExploreOptions, screen: Screen) -> Outcome:
     outcome = summarise(options, explored, seconds)
     report(options, explored, outcome, screen)
     return outcome
+
+
+def check(options: ExploreOptions) -> None:
+    """Raises InputError for an unknown name, and for what the engine would not heed."""
+    if options.design not in DESIGNS:
+        raise InputError(f"no design {options.design!r}; the designs are {', '.join(DESIGNS)}")
+    known = {*BUILT_IN, *(r.name for r in DESIGNS[options.design].rules() if r.kind in ("invariant", "step"))}
+    for name in options.only:
+        if name not in known:
+            raise InputError(f"no property {name!r} of states or steps; see SPEC.md §4 and §5")
+    if options.engine == "object" and options.symmetry:
+        raise InputError("--symmetry: the object engine has none; the engines array and native do")
+    if options.engine == "object" and options.max_memory_mib is not None:
+        raise InputError("--max-memory: the object engine does not measure it; use --max-states, or another engine")
+    if options.engine != "array" and options.device != NUMPY:
+        raise InputError(f"--device {options.device}: only the array engine has devices; say --engine array")
 
 
 def configurations_of(options: ExploreOptions) -> tuple[Bounds, ...]:
@@ -176,7 +189,7 @@ def live_results(spec: BoundSpec) -> Iterator[Live]:
 def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: float) -> Outcome:
     """The verdict and the JSON keys. In a named bound every `sometimes` must be reached by some configuration."""
     reached = {name for e in explored for name in e.result.reached}
-    declared = [r.name for r in DESIGNS[options.design].rules() if r.kind == "sometimes"]
+    declared = [r.name for r in DESIGNS[options.design].rules() if r.kind == "sometimes" and not options.only]
     missing = [name for name in declared if name not in reached and name not in UNREACHED.get(options.design, {})]
     violated = [e for e in explored if e.result.violation is not None]
     starved = [e for e in explored if e.lassos]
@@ -274,7 +287,7 @@ def report(options: ExploreOptions, explored: Sequence[Explored], outcome: Outco
             headline = f"{found.label} (§{found.section}) is violated, in {e.bounds.name}:"
             print_lasso(screen, headline, found.title, found.lasso.stem, found.lasso.loop)
     keys = outcome.keys
-    missing = [] if options.only else keys["sometimes_missing"]
+    missing = keys["sometimes_missing"]
     assert isinstance(missing, list)
     screen.say(
         f"{options.design}: {keys['states']:,} states, {keys['transitions']:,} transitions in {keys['seconds']:.1f} s; "

@@ -12,7 +12,6 @@ from hicache_checks.export import ExportError, Promela, Tla
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, SpecError
 
-LANGUAGES = ("tla", "promela")
 HOW_TO_RUN = {
     "tla": "java -cp tla2tools.jar tlc2.TLC -deadlock -config {stem}.cfg {stem}.tla",
     "promela": "spin -a -o2 {stem}.pml && cc -O3 -DSAFETY -DNOREDUCE -DNOCOMP -o pan pan.c && ./pan -m100000",

@@ -10,14 +10,18 @@ from hicache_checks.engine.graph import Graph, restrict
 from hicache_checks.engine.graph_by_kernels import reachable_graph
 from hicache_checks.engine.refine import BudgetSpent, Comparison
 from hicache_checks.engine.refine_told import Move, TwoSides, both_sides
-from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, counted, print_rows
 from hicache_spec import DESIGNS, Bounds, BoundSpec, SpecError
 from hicache_spec.assumptions import ASSUMPTIONS, Assumption
 from hicache_spec.claim import COMPARED
-from hicache_spec.observations import DRAINS, OBSERVATIONS, POLLS, TOLD, default_polls, observation, outcome
+from hicache_spec.observations import DRAINS, OBSERVATIONS, OUTCOMES, POLLS, TOLD, default_polls, observation, outcome
+from hicache_spec.state import FETCHED, PHASE
 from hicache_spec.watched import watched
 
 GRAPHS_KEPT = 128
+HOST_PRESSURE = ("whole_ticks",)
+AMPLE_MEMORY = ("whole_ticks", "no_host_pressure")
+"""What designs are compared under, unless more is asked: a tick reads all queues at once; memory is tight, or ample."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class RefineOptions:
 
     left: str
     right: str
-    observe: str = "outcomes"
+    observe: str = OUTCOMES.name
     assume: tuple[str, ...] = ()
     bounds: str = "claim"
     polls: str | None = None
@@ -52,16 +56,37 @@ class Compared:
         return None if self.run is None else len(self.run.left)
 
 
+def shortest(found: Sequence[Compared]) -> Compared | None:
+    """The configuration with the shortest run that refutes, the first of several; None if nothing refutes."""
+    return min((c for c in found if c.run is not None), key=lambda c: c.steps or 0, default=None)
+
+
+def holds(found: Sequence[Compared]) -> bool | None:
+    """The answer over configurations: one that refutes is enough. None if it is not known."""
+    if shortest(found) is not None:
+        return False
+    return True if found and all(c.holds for c in found) else None
+
+
+def says(found: Sequence[Compared]) -> str:
+    """The answer over configurations in words, with the steps of the shortest run that refutes."""
+    refuted = shortest(found)
+    if refuted is not None:
+        return f"refuted in {counted(refuted.steps or 0, 'step')}"
+    return "holds" if holds(found) else "unknown: a budget ran out"
+
+
 def run(options: RefineOptions, screen: Screen) -> Outcome:
     """Compare in every configuration, and report. Raises InputError for names that are not known."""
-    configurations = check(options)
-    found = []
-    for bounds in configurations:
-        screen.progress.update(f"comparing {options.left} with {options.right} in {bounds.name}")
-        found.append(compare(options, bounds, screen.progress.update))
+    found = compare_all(options, screen.progress.update)
     keys = summarise(options, found)
     report(options, found, screen)
     return Outcome(Verdict(keys["verdict"]), keys)
+
+
+def compare_all(options: RefineOptions, progress: Callable[[str], None] = lambda text: None) -> tuple[Compared, ...]:
+    """Decide every configuration. Raises InputError for names that are not known and designs that cannot be watched."""
+    return tuple(compare(options, bounds, progress) for bounds in check(options))
 
 
 def check(options: RefineOptions) -> tuple[Bounds, ...]:
@@ -83,6 +108,7 @@ def check(options: RefineOptions) -> tuple[Bounds, ...]:
 
 def compare(options: RefineOptions, bounds: Bounds, progress: Callable[[str], None] = lambda text: None) -> Compared:
     """Decide one configuration. Raises InputError for a design that cannot be watched."""
+    progress(f"comparing {options.left} with {options.right} in {bounds.name}")
     polls = options.polls or default_polls(bounds)
     assumed = tuple(ASSUMPTIONS[name] for name in options.assume)
     for assumption in assumed:
@@ -134,18 +160,16 @@ def _check_sizes(assumption: Assumption, graph: Graph) -> None:
 
 def summarise(options: RefineOptions, found: Sequence[Compared]) -> dict[str, object]:
     """The JSON keys. One configuration that refutes is enough; the shortest run is given."""
-    refuted = [c for c in found if c.run is not None]
-    unknown = [c for c in found if c.holds is None]
-    shortest = min(refuted, key=lambda c: len(c.run.left) if c.run else 0, default=None)
-    verdict = Verdict.FAIL if refuted else Verdict.UNKNOWN if unknown or not found else Verdict.PASS
+    refuted, answer = shortest(found), holds(found)
+    verdict = Verdict.UNKNOWN if answer is None else Verdict.PASS if answer else Verdict.FAIL
     return {
         "left": options.left,
         "right": options.right,
         "observe": options.observe,
         "assume": list(options.assume),
         "bounds": options.bounds,
-        "holds": False if refuted else None if verdict is Verdict.UNKNOWN else True,
-        "steps": None if shortest is None else shortest.steps,
+        "holds": answer,
+        "steps": None if refuted is None else refuted.steps,
         "states": sum(c.left_states + c.right_states for c in found),
         "verdict": verdict.value,
         "configurations": [
@@ -159,7 +183,7 @@ def summarise(options: RefineOptions, found: Sequence[Compared]) -> dict[str, ob
             }
             for c in found
         ],
-        "run": None if shortest is None or shortest.run is None else _run_as_json(shortest.bounds, shortest.run),
+        "run": None if refuted is None or refuted.run is None else _run_as_json(refuted.bounds, refuted.run),
     }
 
 
@@ -182,30 +206,20 @@ def _run_as_json(bounds: Bounds, told: TwoSides) -> dict[str, object]:
 def report(options: RefineOptions, found: Sequence[Compared], screen: Screen) -> None:
     """The shortest distinguishing run, both sides step by step, and a line for each configuration."""
     screen.progress.clear()
-    refuted = [c for c in found if c.run is not None]
-    if refuted:
-        shortest = min(refuted, key=lambda c: len(c.run.left) if c.run else 0)
-        assert shortest.run is not None
-        tell(options, shortest.bounds, shortest.run, screen)
+    refuted = shortest(found)
+    if refuted is not None and refuted.run is not None:
+        tell(options, refuted.bounds, refuted.run, screen)
     rows = [
-        (c.bounds.name, c.polls, f"{c.left_states:,}", f"{c.right_states:,}", f"{c.pairs:,}", _says(c)) for c in found
+        (c.bounds.name, c.polls, f"{c.left_states:,}", f"{c.right_states:,}", f"{c.pairs:,}", says([c])) for c in found
     ]
     headers = ("configuration", "polls", "states of LEFT", "states of RIGHT", "pairs", "result")
     print_rows(screen.console, headers, rows, right=frozenset({2, 3, 4}))
-    assumed = f" assuming {', '.join(options.assume)}" if options.assume else ""
-    screen.say(f"{options.left} refines {options.right}, by {options.observe}{assumed}: {_answer(found)}")
+    screen.say(f"{_question(options)}: {says(found)}")
 
 
-def _says(c: Compared) -> str:
-    if c.run is not None:
-        return f"refuted in {c.steps} steps"
-    return "holds" if c.holds else "unknown: a budget ran out"
-
-
-def _answer(found: Sequence[Compared]) -> str:
-    if any(c.run is not None for c in found):
-        return "refuted"
-    return "unknown" if any(c.holds is None for c in found) else "holds"
+def _question(options: RefineOptions) -> str:
+    assumed = f", assuming {', '.join(options.assume)}" if options.assume else ""
+    return f"{options.left} refines {options.right}, by {options.observe}{assumed}"
 
 
 def tell(options: RefineOptions, bounds: Bounds, told: TwoSides, screen: Screen) -> None:
@@ -240,7 +254,8 @@ def _cells(move: Move | None, lines: int) -> list[tuple[str, str]]:
 def say_outcome(ended: Sequence[tuple[str, int]]) -> str:
     """An outcome as text, such as `0 fetched 2, 1 revoked`."""
     return ", ".join(
-        f"{op} {phase}{f' {pages}' if phase == 'fetched' else ''}" for op, (phase, pages) in enumerate(ended)
+        f"{op} {phase}{f' {pages}' if phase == PHASE.members[FETCHED] else ''}"
+        for op, (phase, pages) in enumerate(ended)
     )
 
 
@@ -249,15 +264,13 @@ def verdicts(left: str, right: str) -> list[str]:
 
     With and without host pressure; each tick is taken to read all queues at once.
     """
-    lines = []
-    for observe in OBSERVATIONS:
-        for one, other in ((left, right), (right, left)):
-            for assume in (("whole_ticks",), ("whole_ticks", "no_host_pressure")):
-                options = RefineOptions(one, other, observe, assume, "claim")
-                try:
-                    keys = summarise(options, [compare(options, bounds) for bounds in check(options)])
-                except InputError as error:
-                    return [f"cannot be compared: {error}"]
-                says = f"refuted in {keys['steps']} steps" if keys["holds"] is False else "holds"
-                lines.append(f"{one} refines {other}, by {observe}, assuming {', '.join(assume)}: {says}")
-    return lines
+    asked = [
+        RefineOptions(one, other, observe, assume)
+        for observe in OBSERVATIONS
+        for one, other in ((left, right), (right, left))
+        for assume in (HOST_PRESSURE, AMPLE_MEMORY)
+    ]
+    try:
+        return [f"{_question(options)}: {says(compare_all(options))}" for options in asked]
+    except InputError as error:
+        return [f"cannot be compared: {error}"]

@@ -11,23 +11,19 @@ import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from hicache_spec import language
-from hicache_spec.language import Design, EventKind, Field, Rule, Symbol, Type
+from hicache_checks.rule_effects import Function, Guard, calls, emitted, guards, written
+from hicache_spec.language import Design, Field, Rule, Symbol, Type
 from hicache_spec.subset import source
-
-Function = Callable[..., Any]
 
 ADDED, DROPPED, CHANGED = "added", "dropped", "changed"
 UNUSED, USED = "no longer written", "newly written"
 HELPER, WORD = "helper", "word"
 PROPERTIES = ("invariant", "step", "sometimes", "live")
-WRITING_METHODS = ("append", "pop")
-WRITING_CALLS = ("insert", "discard")
 
 
 @dataclass(frozen=True)
@@ -38,14 +34,6 @@ class VariableChange:
     change: str
     left: str
     right: str
-
-
-@dataclass(frozen=True)
-class Guard:
-    """A `require` of a rule: the condition as it stands in the text, and its reason."""
-
-    condition: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -143,9 +131,9 @@ class _Reading:
     def _walk(self, name: str, function: Function, rule: Rule, acts: bool, seen: set[tuple[str, Function]]) -> None:
         seen.add((name, function))
         if rule.kind == "action":
-            self.written |= set(_written(function))
-            self.emitted.setdefault(rule.name, set()).update(_emitted(function))
-        for used, called in _calls(function):
+            self.written |= set(written(function))
+            self.emitted.setdefault(rule.name, set()).update(emitted(function))
+        for used, called in calls(function):
             replacement = self.design.replaces.get(used) if acts else None
             if replacement is not None and not (used == name and replacement is function):
                 called = replacement
@@ -158,58 +146,6 @@ class _Reading:
                 part.reached_by.append(rule.name)
             if (used, called) not in seen:
                 self._walk(used, called, rule, acts, seen)
-
-
-def _calls(function: Function) -> Iterator[tuple[str, Function]]:
-    """The helper functions that a function names, as its own module has them."""
-    assert isinstance(function, FunctionType)
-    for node in ast.walk(source(function)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            called = function.__globals__.get(node.func.id)
-            if isinstance(called, FunctionType) and called.__module__ != language.__name__:
-                yield node.func.id, called
-
-
-def _written(function: Function) -> Iterator[str]:
-    """The state variables that a function writes itself."""
-    for node in ast.walk(source(function)):
-        targets: Sequence[ast.expr] = ()
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign):
-            targets = [node.target]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITING_METHODS:
-            targets = [node.func.value]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WRITING_CALLS:
-            targets = node.args[:1]
-        for target in targets:
-            while isinstance(target, ast.Subscript):
-                target = target.value
-            if isinstance(target, ast.Attribute):
-                yield target.attr
-
-
-def _emitted(function: Function) -> Iterator[str]:
-    """The names of the events that a function emits itself."""
-    assert isinstance(function, FunctionType)
-    for node in ast.walk(source(function)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "emit":
-            kind = node.args[1]
-            event = function.__globals__.get(kind.id) if isinstance(kind, ast.Name) else None
-            if isinstance(event, EventKind):
-                yield event.name
-
-
-def _guards(function: Function) -> tuple[Guard, ...]:
-    text = textwrap.dedent(inspect.getsource(function))
-    return tuple(
-        Guard(" ".join((ast.get_source_segment(text, node.args[0]) or "").split()), str(node.args[1].value))
-        for node in ast.walk(source(function))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "require"
-        and isinstance(node.args[1], ast.Constant)
-    )
 
 
 # ---- comparing two
@@ -247,14 +183,14 @@ def _one_sided(old: _Part | None, new: _Part | None) -> RuleChange:
         "" if new is None else _heading(new),
         part.wraps,
         tuple(part.reached_by),
-        _guards(part.function) if new is None else (),
-        _guards(part.function) if old is None else (),
+        guards(part.function) if new is None else (),
+        guards(part.function) if old is None else (),
         tuple(("+" if old is None else "-") + line for line in lines),
     )
 
 
 def _changed(old: _Part, new: _Part) -> RuleChange:
-    old_guards, new_guards = _guards(old.function), _guards(new.function)
+    old_guards, new_guards = guards(old.function), guards(new.function)
     # What is wrapped has not changed: the wrapper's own lines come or go.
     if _is_around(new, old):
         text = tuple("+" + line for line in _text(new))
@@ -295,21 +231,22 @@ def _events(was: _Reading, now: _Reading) -> Iterator[EventChange]:
 
 def _variable(f: Field) -> str:
     """The type of a variable and its index sets."""
-    where = ", ".join(_named(d) for d in f.dims)
+    where = ", ".join(named(d) for d in f.dims)
     return f"{_type(f.type)}, for each {where}" if where else _type(f.type)
 
 
 def _type(t: Type) -> str:
     if t.kind in ("queue", "set"):
-        return f"{t.kind} of {_named(t.high)}"
+        return f"{t.kind} of {named(t.high)}"
     if t.kind == "flag":
         return "yes or no"
     if t.names:
         return "one of " + " ".join(t.names)
-    return f"{_named(t.high)} or none" if t.low < 0 else f"0 .. {_named(t.high)}"
+    return f"{named(t.high)} or none" if t.low < 0 else f"0 .. {named(t.high)}"
 
 
-def _named(value: Any) -> str:
+def named(value: Any) -> str:
+    """An index set or constant by its name, a number as it is."""
     return value.name if isinstance(value, Symbol) else str(value)
 
 

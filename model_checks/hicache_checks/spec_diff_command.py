@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib import import_module
-from importlib.util import find_spec
 
+from hicache_checks.refine_command import verdicts
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 from hicache_checks.spec_diff import (
     ADDED,
@@ -23,7 +22,6 @@ from hicache_checks.spec_diff import (
 )
 from hicache_spec import DESIGNS
 
-REFINEMENT = "hicache_checks.refine_command"
 SIGNS = {ADDED: "+", DROPPED: "-", CHANGED: "~"}
 PARTS = (
     ("actions", ("action",)),
@@ -43,8 +41,8 @@ def run(left: str, right: str, screen: Screen) -> Outcome:
     for line in report(diff):
         screen.say(line)
     screen.progress.update(f"comparing the behaviour of {left} and {right}")
-    verdicts = refinement(left, right)
-    for line in ("", "refinement", *(f"  {v}" for v in verdicts)):
+    refinement = ["the same design"] if left == right else verdicts(left, right)
+    for line in ("", "refinement", *(f"  {verdict}" for verdict in refinement)):
         screen.say(line)
     keys = {
         "left": left,
@@ -53,19 +51,9 @@ def run(left: str, right: str, screen: Screen) -> Outcome:
         "rules": [asdict(r) for r in diff.rules],
         "events": [asdict(e) for e in diff.events],
         "violates": {"left": list(diff.left_violates), "right": list(diff.right_violates)},
-        "refinement": verdicts,
+        "refinement": refinement,
     }
     return Outcome(Verdict.PASS, keys)
-
-
-def refinement(left: str, right: str) -> list[str]:
-    """Whether one design refines the other, a line a verdict, from the command that decides it."""
-    if left == right:
-        return ["the same design"]
-    if find_spec(REFINEMENT) is None:
-        return ["not decided: this version of hicheck has no refinement"]
-    verdicts: list[str] = import_module(REFINEMENT).verdicts(left, right)
-    return verdicts
 
 
 def report(diff: SpecDiff) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""§8 Named assumptions under which two designs are compared: about the sizes, or about the steps of a run.
+"""§8 Named assumptions under which two designs are compared: about the sizes, or about the drains of a run.
 
-An assumption about sizes changes the bounds of both designs and says what must then not happen. One about steps leaves
-out the steps of which it does not hold: of LEFT, so that only runs that keep it have to be matched; or of both designs,
+An assumption about sizes changes the bounds of both designs and says what must then not happen. One about drains leaves
+out those of which it does not hold: of LEFT, so that only runs that keep it have to be matched; or of both designs,
 where it says how a tick is modelled.
 """
 
@@ -20,7 +20,7 @@ from .tree import protected_depth
 
 @dataclass(frozen=True)
 class Assumption:
-    """A named assumption. `step`: the name of a function of this module, of the states before and after a step.
+    """A named assumption. `step`: the name of a function of this module, of the states before and after a drain.
 
     `bounds`: the sizes under it. `refutes`: does an event show that the sizes do not do what they are to do?
     """
@@ -52,17 +52,12 @@ def shows_pressure(event: tuple[Any, ...]) -> bool:
     return bool(kind == ON_EVICTED.name)
 
 
-# ---- steps: what a tick takes
+# ---- drains: what a tick takes
 
 
 def takes_all_that_waits(s: State, t: State) -> bool:
     """A drain leaves nothing that every rank has."""
-    return not is_drain(s, t) or nothing_waits(t)
-
-
-def is_drain(s: State, t: State) -> bool:
-    """The step takes something from the queues to the scheduler."""
-    return any(len(t.hit_queue[r]) < len(s.hit_queue[r]) or t.releasing[r] < s.releasing[r] for r in RANKS)
+    return nothing_waits(t)
 
 
 def nothing_waits(s: State) -> bool:
@@ -70,22 +65,17 @@ def nothing_waits(s: State) -> bool:
     return min(len(s.hit_queue[r]) for r in RANKS) == 0 and min(s.releasing[r] for r in RANKS) == 0
 
 
-def is_drain_of_either_queue(s: State, t: State) -> bool:
-    """The step takes something from the queues to the scheduler, the revoke queue among them."""
-    return any(len(t.revoke_queue[r]) < len(s.revoke_queue[r]) for r in RANKS) or is_drain(s, t)
-
-
 def nothing_waits_in_either_queue(s: State) -> bool:
     """Nothing waits, in the revoke queue neither."""
     return min(len(s.revoke_queue[r]) for r in RANKS) == 0 and nothing_waits(s)
 
 
-# ---- steps: what a tick does to the tree. Operations are numbered in the order in which they came (one attempt each).
+# ---- drains: what a tick does to the tree. Operations are numbered in the order in which they came (one attempt each).
 
 
 def evicts_nothing_from_behind(s: State, t: State) -> bool:
     """No drain evicts a page that an operation behind one of its grants protected when it began."""
-    return not is_drain(s, t) or all(
+    return all(
         not gives_up(s, t, behind)
         or t.resident[s.chain[behind]] >= s.base[behind]
         or all(not emitted(t, ON_ALLOCATED, op=op) for op in OPS if op < behind)
@@ -95,7 +85,7 @@ def evicts_nothing_from_behind(s: State, t: State) -> bool:
 
 def nothing_falls_short_ahead(s: State, t: State) -> bool:
     """No drain gives an operation less than its hit if one behind it, in the same drain, unprotects a page."""
-    return not is_drain(s, t) or all(
+    return all(
         not gives_up(s, t, behind)
         or protected_depth(t, s.chain[behind]) >= s.base[behind]
         or all(not falls_short(s, t, op) for op in OPS if op < behind)
@@ -106,7 +96,7 @@ def nothing_falls_short_ahead(s: State, t: State) -> bool:
 def nothing_else_is_evicted(s: State, t: State) -> bool:
     """No drain evicts from a chain that comes, in the order of eviction, after one that an operation behind one of its
     grants unprotects."""
-    return not is_drain(s, t) or all(
+    return all(
         not gives_up(s, t, behind)
         or protected_depth(t, s.chain[behind]) >= s.base[behind]
         or all(t.resident[c] == s.resident[c] for c in CHAINS if c > s.chain[behind])
@@ -125,7 +115,7 @@ def overtakes_no_revoke(s: State, t: State) -> bool:
 
 
 def waits_to_be_revoked(s: State, op: int) -> bool:
-    """The operation stands in the revoke queue. There is none."""
+    """The operation stands in the revoke queue; never, in a design that has none."""
     return False
 
 

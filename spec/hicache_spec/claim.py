@@ -1,8 +1,6 @@
 """§8 The configurations in which designs are compared: small, with a tight host pool, on one rank.
 
-One rank is enough for the question. The designs differ in the queues to the scheduler and in what it does with them,
-and the schedulers are in lockstep (A1): each rank's queues hold the same operations in the same order, and MIN over
-ranks of their lengths is what one rank's length is here, read when the slowest rank has it.
+EQUIVALENCE.md says in its first section why these, and why one rank is enough.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ CLAIM = (CLAIM_PAIR, CLAIM_TRIO, CLAIM_NOTHING, CLAIM_VICTIMS, CLAIM_FOUR)
 
 CLAIM_MORE = (
     replace(CLAIM_TRIO, name="claim_trio_aborts", aborts=True),
+    replace(CLAIM_TRIO, name="claim_trio_churn", churn=True),
     replace(CLAIM_PAIR, name="claim_pair_stops", stops=True),
     replace(CLAIM_PAIR, name="claim_pair_ranks", ranks=2),
     replace(CLAIM_PAIR, name="claim_pair_churn", churn=True),
@@ -34,6 +33,11 @@ CLAIM_MORE = (
     replace(CLAIM_PAIR, name="claim_timeout", policy=TIMEOUT, churn=True, aborts=False),
 )
 """Every kind of call, two ranks, storage that churns, the other policies: each larger, or another question."""
+
+CLAIM_TOLD = replace(
+    CLAIM_FOUR, name="claim_told", host_pages=4, chain_pages=3, stored_pages=(3, 1), limit_pages=12, churn=True
+)
+"""Where four requests and churning storage tell designs apart: too large to be compared whole."""
 
 COMPARED = {"claim": CLAIM, **{b.name: (b,) for b in (*CLAIM, *CLAIM_MORE)}}
 """Named bounds of a comparison: all of the claim's, or one configuration by its name."""

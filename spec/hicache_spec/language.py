@@ -1,7 +1,7 @@
 """§A The specification language: bounded state, guarded actions, named properties.
 
-A specification is written once, in restricted Python. Today it runs as plain Python objects; the same text is meant
-to be compiled to kernels, so a rule may use only the subset of Python that `subset.py` documents and enforces.
+A specification is written once, in restricted Python. It runs as it stands, on plain Python objects, and it is compiled
+to kernels; so a rule may use only the subset of Python that `subset.py` documents and enforces.
 
     REQUESTS = index("request", "requests")         # an index set: its size comes from the bounds
     PAGES = constant("host_pages")                  # a number from the bounds
@@ -49,13 +49,14 @@ class SpecError(Exception):
 
 @dataclass(frozen=True)
 class Symbol:
-    """A name whose value is known when the specification is bound: an index set, a constant or a table."""
+    """A name whose value is known when the specification is bound: an index set, a constant, a switch or a table."""
 
     name: str
     source: str | Callable[[Any], Any]
     is_index: bool = False
     symmetric: bool = False
     blocks_of: Symbol | None = None
+    is_truth: bool = False
 
     def resolve(self, bounds: Any) -> Any:
         """The value under these bounds: a `range` for an index set, else what the bounds say."""
@@ -82,7 +83,7 @@ def constant(source: str | Callable[[Any], int], name: str = "") -> int:
 
 def switch(source: str | Callable[[Any], bool], name: str = "") -> bool:
     """A condition that the bounds switch on or off."""
-    return cast(bool, Symbol(name or str(source), source))
+    return cast(bool, Symbol(name or str(source), source, is_truth=True))
 
 
 def table(name: str, source: Callable[[Any], Sequence[Any]]) -> Sequence[Any]:

@@ -69,10 +69,6 @@ class Observation:
 
         return word
 
-    def may_show(self, spec: BoundSpec) -> list[bool]:
-        """For each step of the specification: may it show events? Of the others the label is the input alone."""
-        return [bool(self.events) and (not self.ticks or s.rule.name in self.ticks) for s in spec.steps]
-
 
 POLLS = ("visible", "hidden")
 CALLS = ("sched_submit", "sched_abort", "sched_stop")

@@ -468,6 +468,11 @@ def sched_write_through(s: State, chain: int) -> None:
     require(WRITES, "requests write through")
     require(s.resident[chain] < LENGTH, "the chain has a next page")
     require(s.free[0] > 0, "a host page is free")
+    write_through(s, chain)
+
+
+def write_through(s: State, chain: int) -> None:
+    """The chain's next page is in the tree, on every rank."""
     s.resident[chain] += 1
     for r in RANKS:
         s.free[r] -= 1
@@ -482,6 +487,11 @@ def env_advance_clock(s: State) -> None:
         any(is_pending(s, op) and s.waited[op] < TIMEOUT_TICKS for op in OPS),
         "an operation still waits within its limit",
     )
+    advance_clock(s)
+
+
+def advance_clock(s: State) -> None:
+    """Every pending operation has waited one tick more."""
     for op in OPS:
         if is_pending(s, op):
             s.waited[op] = min(TIMEOUT_TICKS, s.waited[op] + 1)

@@ -11,20 +11,22 @@ array of the state gets no second name: it is indexed, asked for its length or f
 stands.
 
 Guards first: in an action no `require` stands after a write, and helper functions have no `require`. Properties write
-nothing. A parameter named `s` or `t` is a state.
+nothing. A flag is given a truth and everything else a number (`truths.py`). A parameter named `s` or `t` is a state.
 """
 
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 from . import language
-from .language import Design, Field, Rule, SpecError
+from .language import Design, Field, Rule
+from .rule_source import SubsetError, helper_called, place, source
+from .truths import check_truths
+
+__all__ = ["QUEUE_METHODS", "WRITING_CALLS", "SubsetError", "check_rule", "place", "source"]
 
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.If, ast.For, ast.Return, ast.Pass, ast.Expr)
 EXPRESSIONS = (
@@ -38,15 +40,11 @@ BUILTINS = {"min", "max", "len", "abs", "any", "all", "sum", "range"}
 GENERATOR_CALLS = {"any", "all", "sum", "min", "max"}
 QUEUE_METHODS = {"append", "pop"}
 WRITING_CALLS = {"insert", "discard"}
-TAKE_A_WHOLE = {"len", "insert", "discard"}
+TAKE_A_WHOLE = {"len", *WRITING_CALLS}
+WORDS = {"require", "emit", "emitted", *WRITING_CALLS}
 NO_WRITES = ("invariant", "step", "sometimes", "live", "quiescent")
 
 _checked: set[tuple[Callable[..., Any], str]] = set()
-_trees: dict[Callable[..., Any], ast.FunctionDef] = {}
-
-
-class SubsetError(SpecError):
-    """A rule uses something outside the language; the message names file, line and construct."""
 
 
 def check_rule(rule: Rule, design: Design) -> None:
@@ -66,6 +64,8 @@ def check_rule(rule: Rule, design: Design) -> None:
         raise SubsetError(f"{writes}: a property writes the state")
     if rule.kind == "action":
         _guards_first(rule.function, tree.body, design)
+    if rule.kind in ("action", "initial"):
+        check_truths(rule, design)
     _checked.add((rule.function, f"{rule.kind}{replaced}"))
 
 
@@ -95,13 +95,13 @@ class _Checker:
         if isinstance(node, ast.Assign):
             if len(node.targets) != 1:
                 raise self.error(node, "an assignment to several targets")
-            self.target(node.targets[0])
             self.expression(node.value)
+            self.target(node.targets[0])
         elif isinstance(node, ast.AugAssign):
             if not isinstance(node.op, (ast.Add, ast.Sub)):
                 raise self.error(node, _words(node.op))
-            self.target(node.target)
             self.expression(node.value)
+            self.target(node.target)
         elif isinstance(node, ast.If):
             self.expression(node.test)
             self.block(node.body)
@@ -126,11 +126,16 @@ class _Checker:
             if node.id in self.states:
                 raise self.error(node, "an assignment to the state itself")
             return
+        if self.part(node) is None:
+            raise self.error(node, "an assignment to something that is not a state variable or a local name")
+        if not self.is_one(node, "int", "flag"):
+            raise self.error(node, "an assignment to a queue, a set, an array or an element of a queue")
+        self.indices(node)
+
+    def indices(self, node: ast.expr) -> None:
         while isinstance(node, ast.Subscript):
             self.expression(node.slice)
             node = node.value
-        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.states):
-            raise self.error(node, "an assignment to something that is not a state variable or a local name")
 
     def domain(self, node: ast.expr) -> None:
         if isinstance(node, ast.Name):
@@ -212,25 +217,35 @@ class _Checker:
                 raise self.error(argument, "a starred argument")
             else:
                 self.expression(argument, whole=name in TAKE_A_WHOLE)
+        if name in WRITING_CALLS and not self.is_one(node.args[0], "set"):
+            raise self.error(node, f"{name}() into something that is not a set")
 
-    def is_whole(self, node: ast.expr) -> bool:
-        """Is this a state variable, or a part of one, that is not a single value?"""
+    def part(self, node: ast.expr) -> tuple[Field, int] | None:
+        """The state variable that an expression is a part of, and under how many indices; None if it is of none."""
         depth = 0
         while isinstance(node, ast.Subscript):
             depth, node = depth + 1, node.value
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.states):
-            return False
+            return None
         variable = self.design.fields().get(node.attr)
-        if not isinstance(variable, Field):
+        if variable is None:
             raise self.error(node, f"the state variable {node.attr!r}, which is not declared,")
-        return depth < len(variable.dims) + (variable.type.kind in ("queue", "set"))
+        return variable, depth
+
+    def is_whole(self, node: ast.expr) -> bool:
+        """Is this a state variable, or a part of one, that is not a single value?"""
+        part = self.part(node)
+        return part is not None and part[1] < len(part[0].dims) + (part[0].type.kind in ("queue", "set"))
+
+    def is_one(self, node: ast.expr, *kinds: str) -> bool:
+        """Is this a state variable of one of these kinds under all its indices?"""
+        part = self.part(node)
+        return part is not None and part[0].type.kind in kinds and part[1] == len(part[0].dims)
 
     def known_function(self, node: ast.AST, name: str) -> None:
         value = self.function.__globals__.get(name)
         if isinstance(value, FunctionType):
-            if value.__module__ == language.__name__ and name not in (
-                *("require", "emit", "emitted", "insert", "discard"),
-            ):
+            if value.__module__ == language.__name__ and name not in WORDS:
                 raise self.error(node, f"a call of {name}()")
         elif name not in BUILTINS:
             raise self.error(node, f"a call of {name}()")
@@ -241,7 +256,9 @@ class _Checker:
         first = node.args[0] if len(node.args) == 1 else None
         if f.attr == "pop" and not (isinstance(first, ast.Constant) and first.value == 0):
             raise self.error(node, "a pop() from anywhere but the front")
-        self.target(f.value)
+        if not self.is_one(f.value, "queue"):
+            raise self.error(node, f"the method .{f.attr}() of something that is not a queue")
+        self.indices(f.value)
         for argument in node.args:
             self.expression(argument)
 
@@ -257,44 +274,10 @@ class _Checker:
         self.expression(node.elt)
 
 
-def place(function: Callable[..., Any], node: ast.AST) -> str:
-    """`file:line` of a node of a function's source."""
-    code = function.__code__
-    return f"{code.co_filename}:{code.co_firstlineno + getattr(node, 'lineno', 1) - 1}"
-
-
-def source(function: Callable[..., Any]) -> ast.FunctionDef:
-    """The syntax tree of a rule or helper function, bound or not; read once. Raises SubsetError."""
-    function = getattr(function, "__wrapped__", function)
-    if function not in _trees:
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-        except (OSError, SyntaxError) as e:
-            raise SubsetError(f"{function.__qualname__}: its source cannot be read ({e})") from None
-        if not isinstance(tree, ast.FunctionDef):
-            raise SubsetError(f"{place(function, tree)}: a rule is a plain function (§A.2)")
-        if function.__code__.co_freevars:
-            raise SubsetError(f"{place(function, tree)}: a closure is outside the specification language (§A.2)")
-        _trees[function] = tree
-    return _trees[function]
-
-
-def _called(function: Callable[..., Any], design: Design, node: ast.AST) -> Callable[..., Any] | None:
-    """The helper function that a call node calls, with the design's replacements; None for anything else."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        value = function.__globals__.get(node.func.id)
-        replacement = design.replaces.get(node.func.id)
-        if replacement is not None and replacement is not function:
-            return replacement
-        if isinstance(value, FunctionType) and value.__module__ != language.__name__:
-            return value
-    return None
-
-
 def _helpers(function: Callable[..., Any], design: Design, seen: set[Callable[..., Any]]) -> list[Callable[..., Any]]:
     found = []
     for node in ast.walk(source(function)):
-        helper = _called(function, design, node)
+        helper = helper_called(function, design, node)
         if helper is not None and helper not in seen:
             seen.add(helper)
             found += [helper, *_helpers(helper, design, seen)]
@@ -320,7 +303,7 @@ def _writes_in(
                 return place(function, node)
             if isinstance(node.func, ast.Name) and node.func.id in WRITING_CALLS:
                 return place(function, node)
-            helper = _called(function, design, node)
+            helper = helper_called(function, design, node)
             if helper is not None and helper not in seen:
                 inner = _writes(helper, design, seen)
                 if inner is not None:

@@ -14,9 +14,9 @@ from . import assumptions
 from .bounds import TIMEOUT, Bounds
 from .designs.revoking import WithRevokeQueue
 from .designs.sampling import Sampled
-from .events import ON_QUERY_ASKED, ON_WRITTEN
+from .events import ON_QUERY_ASKED
 from .language import NONE, Design, SpecError, State, action, emit, field, require, upto
-from .pipeline import abort, finish, may_end, publish, stop, submit
+from .pipeline import abort, advance_clock, finish, may_end, publish, stop, submit, write_through
 from .state import (
     ABORTS,
     ANSWERED,
@@ -31,9 +31,7 @@ from .state import (
     REQUESTS,
     SKIPPING,
     STOPS,
-    TIMEOUT_TICKS,
     WRITES,
-    is_pending,
 )
 
 
@@ -69,10 +67,7 @@ def write_any_time(s: State, chain: int) -> None:
     """§3.11 Without effect if the chain has no next page or no page is free."""
     require(WRITES, "requests write through")
     if s.resident[chain] < LENGTH and s.free[0] > 0:
-        s.resident[chain] += 1
-        for r in RANKS:
-            s.free[r] -= 1
-        emit(s, ON_WRITTEN, chain, 1)
+        write_through(s, chain)
 
 
 @action(fairness="weak", chosen=("hit",), rank=RANKS, hit=DEPTHS)
@@ -97,9 +92,7 @@ def poll_any_time(s: State, request: int) -> None:
 def advance_clock_any_time(s: State) -> None:
     """§3.12 Time passes whether or not somebody waits."""
     require(POLICY_NOW == TIMEOUT, "the policy has a time limit")
-    for op in OPS:
-        if is_pending(s, op):
-            s.waited[op] = min(TIMEOUT_TICKS, s.waited[op] + 1)
+    advance_clock(s)
 
 
 def publish_and_remember(s: State, op: int, pages: int) -> None:
@@ -133,7 +126,6 @@ def watched(design: Design, bounds: Bounds, polls: str) -> Design:
     if lost:
         raise SpecError(f"{design.name} cannot be watched: it replaces {', '.join(lost)} itself")
     if issubclass(design.shape, WithRevokeQueue):
-        replaces["is_drain"] = assumptions.is_drain_of_either_queue
         replaces["waits_to_be_revoked"] = assumptions.stands_in_the_revoke_queue
         if not issubclass(design.shape, Sampled):  # which takes the revokes that it has read, whatever waits
             replaces["nothing_waits"] = assumptions.nothing_waits_in_either_queue

@@ -1,12 +1,14 @@
 """Faulty variants of the implementation: the proof that each check of it can fail. Nothing in the product imports them.
 
-Each is named for its fault and made by subclassing one part; `MUTANTS` lists them all.
+Each is named for its fault and made by subclassing one part. `MUTANTS` show in prefetches, the tiers and the store;
+`CONTROL` only when the store is detached and attached, or the cache is reset.
 """
 
 from __future__ import annotations
 
 from hicache_impl.mutants.abort import ABORTS
 from hicache_impl.mutants.drain import DRAIN
+from hicache_impl.mutants.founding import FOUNDING, FOUNDING_CONTROL
 from hicache_impl.mutants.io import IO
 from hicache_impl.mutants.mutant import ImplMutant
 from hicache_impl.mutants.poll import POLL
@@ -15,6 +17,17 @@ from hicache_impl.mutants.records import RECORDS
 from hicache_impl.mutants.stores import STORES
 from hicache_impl.mutants.tiers import TIERS
 
-MUTANTS: tuple[ImplMutant, ...] = (*QUERY, *IO, *DRAIN, *RECORDS, *POLL, *ABORTS, *TIERS, *STORES)
+MUTANTS: tuple[ImplMutant, ...] = (
+    *QUERY,
+    *IO,
+    *DRAIN,
+    *RECORDS,
+    *POLL,
+    *ABORTS,
+    *TIERS,
+    *STORES,
+    *FOUNDING,
+)
+CONTROL: tuple[ImplMutant, ...] = FOUNDING_CONTROL
 
-__all__ = ["MUTANTS", "ImplMutant"]
+__all__ = ["CONTROL", "MUTANTS", "ImplMutant"]

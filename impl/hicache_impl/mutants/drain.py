@@ -11,8 +11,7 @@ from hicache_impl.operation import NO_MEMORY, STOP, Operation
 
 def own_lengths(cache: HiCache) -> list[int]:
     """What this rank's queues hold now, whatever the others have."""
-    queues = (cache.controller.hit_queue, cache.controller.host_release_queue, cache.controller.ack_backup_queue)
-    return [queue.qsize() for queue in queues]
+    return [queue.qsize() for queue, _ in cache._control_queues()]
 
 
 class DrainsByItsOwnCount(HiCache):

@@ -13,8 +13,10 @@ import torch
 from hicache_impl.storage import Storage
 
 Call = Literal["exists", "get", "put"]
-Kind = Literal["raise", "miss", "short", "wrong_bytes"]
+Kind = Literal["raise", "miss", "short", "stall", "wrong_bytes", "late_write"]
 Where = Callable[[str], bool]
+
+STALL_S = 1.0
 
 
 class StorageFault(Exception):
@@ -33,15 +35,17 @@ class FaultyStorage:
     """`inner`, with faults switched on by the methods below and off by `heal`.
 
     `where` picks the keys that are hit (all, if not given); `times` is how often the fault strikes before it is used
-    up (None: until healed), counted in calls for `raise_on` and `short`, in pages otherwise. Ranks that share the store
-    race for a limited number of strikes: give `where` for one rank, so that nothing depends on timing. `taken_pages`
-    counts the pages that a caller of `put` may believe to be stored.
+    up (None: until healed), counted in calls for `raise_on`, `short` and `stall`, in pages otherwise. Ranks that share
+    the store race for a limited number of strikes: give `where` for one rank, so that nothing depends on timing.
+    `taken_pages` counts the pages that a caller of `put` may believe to be stored.
     """
 
     def __init__(self, inner: Storage) -> None:
         self.inner = inner
         self.taken_pages = 0
         self._lock = threading.Lock()
+        self._healed = threading.Event()
+        self._late: set[int] = set()
         self._faults: list[_Fault] = []
         self._struck: Counter[str] = Counter()
 
@@ -57,14 +61,25 @@ class FaultyStorage:
         """The answer covers one page less than was asked for (for exists: one less than is there)."""
         self._add("short", call, where, times)
 
+    def stall(self, call: Call = "get", where: Where | None = None, times: int | None = None) -> None:
+        """The call begins only after `STALL_S` seconds, or when the store is healed."""
+        self._healed.clear()
+        self._add("stall", call, where, times)
+
     def wrong_bytes(self, where: Where | None = None, times: int | None = None) -> None:
         """get fills the destination with bytes that are not the page's, and says True: no checksum saw it."""
         self._add("wrong_bytes", "get", where, times)
 
+    def late_write(self, where: Where | None = None, times: int | None = None) -> None:
+        """get says False and writes all the same, not the page's bytes, after the next page was read into the same
+        memory: as a transfer does that outlives its time-out."""
+        self._add("late_write", "get", where, times)
+
     def heal(self) -> None:
-        """Switch every fault off."""
+        """Switch every fault off. What was to be written late, still is."""
         with self._lock:
             self._faults.clear()
+        self._healed.set()
 
     def struck(self) -> dict[str, int]:
         """How often each kind of fault struck."""
@@ -73,7 +88,7 @@ class FaultyStorage:
 
     def exists(self, keys: Sequence[str]) -> int:
         """The inner answer, cut at the first page that counts as absent."""
-        self._maybe_raise("exists", keys)
+        self._begin("exists", keys)
         count = self.inner.exists(keys)
         for index, key in enumerate(keys[:count]):
             if self._strikes("miss", "exists", [key]):
@@ -83,19 +98,24 @@ class FaultyStorage:
 
     def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
         """The inner answer, without the pages that count as absent."""
-        self._maybe_raise("get", keys)
-        answer = [
-            not self._strikes("miss", "get", [key]) and self.inner.get([key], [page])[0]
-            for key, page in zip(keys, into, strict=True)
-        ]
-        for key, page, got in zip(keys, into, answer, strict=True):
-            if got and self._strikes("wrong_bytes", "get", [key]):
-                page.bitwise_not_()
+        self._begin("get", keys)
+        answer = [self._get_one(key, page) for key, page in zip(keys, into, strict=True)]
         return self._cut(answer, "get", keys)
+
+    def _get_one(self, key: str, page: torch.Tensor) -> bool:
+        if self._strikes("late_write", "get", [key]):
+            self._late.add(page.data_ptr())
+            return False
+        if self._strikes("miss", "get", [key]) or not self.inner.get([key], [page])[0]:
+            return False
+        if page.data_ptr() in self._late or self._strikes("wrong_bytes", "get", [key]):
+            self._late.discard(page.data_ptr())
+            page.bitwise_not_()
+        return True
 
     def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
         """The inner answer, without the pages that are refused."""
-        self._maybe_raise("put", keys)
+        self._begin("put", keys)
         answer = [
             not self._strikes("miss", "put", [key]) and self.inner.put([key], [page])[0]
             for key, page in zip(keys, pages, strict=True)
@@ -122,6 +142,9 @@ class FaultyStorage:
             self._faults.append(_Fault(kind, call, where or _anywhere, times))
 
     def _strikes(self, kind: Kind, call: Call, keys: Sequence[str]) -> bool:
+        if not self._faults:
+            # Not even the lock is taken, so that a store without faults is as quick as the inner one.
+            return False
         with self._lock:
             for fault in self._faults:
                 if fault.kind == kind and fault.call == call and fault.left != 0 and any(map(fault.where, keys)):
@@ -131,7 +154,9 @@ class FaultyStorage:
                     return True
         return False
 
-    def _maybe_raise(self, call: Call, keys: Sequence[str]) -> None:
+    def _begin(self, call: Call, keys: Sequence[str]) -> None:
+        if self._strikes("stall", call, keys):
+            self._healed.wait(STALL_S)
         if self._strikes("raise", call, keys):
             raise StorageFault(f"{call} of {len(keys)} pages fails, as told")
 

@@ -2,14 +2,43 @@
 
 Whoever has an implementation writes this adapter; the reference's is `hicache_impl.adapter:Reference`, loaded by name
 like anybody else's. Token lists stand for prompts; pages are cut from them by the configured page size.
+
+`Adapter` is required. What else there is, an adapter names in `capabilities`, and only that is used:
+
+| capability | calls | without it |
+|---|---|---|
+| `events` | `logs` | judged by what can be observed from outside (`black_box`) |
+| `stop` | `stop` | no request is told to wait no longer |
+| `store` | `store` | storage is empty, so nothing is ever fetched |
+| `faults` | `break_storage`, `lose`, `heal_storage` | storage never fails |
+| `tiers` | `prefill`, `evict_device` | pages come from storage only |
+| `audit` | `audit`, `audit_stores` | nothing but `observe` is looked at in the end |
+| `flush` | `flush` | every schedule starts a new system |
+| `attach` | `detach`, `attach` | the store is attached all the time |
+| `settle`, `gates`, `clock` | `settle`; `hold`, `release_all`; `advance` | real threads run as they like |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from hicache_checks.conformance.observation import Seen
+
+CALLS: Mapping[str, Sequence[str]] = {
+    "events": ("logs",),
+    "stop": ("stop",),
+    "store": ("store",),
+    "faults": ("break_storage", "lose", "heal_storage"),
+    "tiers": ("prefill", "evict_device"),
+    "audit": ("audit", "audit_stores"),
+    "flush": ("flush",),
+    "attach": ("detach", "attach"),
+    "settle": ("settle",),
+    "gates": ("hold", "release_all"),
+    "clock": ("advance",),
+}
+"""What each capability adds to the required calls."""
 
 
 class Log(Protocol):
@@ -22,6 +51,9 @@ class Log(Protocol):
 class Adapter(Protocol):
     """The system under test. A call that raises is a finding."""
 
+    def capabilities(self) -> Collection[str]:
+        """Names from CALLS. It may be asked before the first `reset`."""
+
     def reset(self, config: Mapping[str, Any]) -> None:
         """Start afresh: `ranks, policy, page_size, host_pages, device_pages, threshold_pages, limit_pages, ...`."""
 
@@ -30,9 +62,6 @@ class Adapter(Protocol):
 
     def poll(self, rids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """By request id, `ready`: it need not wait any longer."""
-
-    def stop(self, rid: str) -> bool:
-        """The caller waits no longer."""
 
     def abort(self, rid: str) -> bool:
         """The request is gone."""
@@ -43,14 +72,21 @@ class Adapter(Protocol):
     def observe(self) -> Mapping[str, Any]:
         """`free_pages`, `resident_pages`, `occupied_pages`, `operations`: (request id, attempt) -> granted pages."""
 
-    def logs(self) -> Sequence[Log]:
-        """The event log of each rank."""
-
     def close(self) -> None:
         """End all threads; may be called twice."""
 
 
-class TestableAdapter(Adapter, Protocol):
+class EventfulAdapter(Adapter, Protocol):
+    """`events` and `stop`."""
+
+    def logs(self) -> Sequence[Log]:
+        """The event log of each rank."""
+
+    def stop(self, rid: str) -> bool:
+        """The caller waits no longer."""
+
+
+class TestableAdapter(EventfulAdapter, Protocol):
     """What the stateful tests need besides: rest, gates, a clock, a store that can be filled and broken, the tiers."""
 
     def settle(self) -> None:
@@ -88,3 +124,12 @@ class TestableAdapter(Adapter, Protocol):
 
     def audit_stores(self) -> Sequence[str]:
         """At rest, with healthy stores: what is wrong with the pages that they hold or are said to hold."""
+
+    def flush(self) -> bool:
+        """Everything as it was at the start, logs too; False: it does not come to rest."""
+
+    def detach(self) -> bool:
+        """Let go of the stores; False: it does not come to rest."""
+
+    def attach(self) -> bool:
+        """Go on with the stores; False: it cannot."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hicache_checks.conformance.merge import Lockstep
 from hicache_checks.conformance.observation import Event, OpId
 from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 from hicache_spec.bounds import POLICY
+from hicache_spec.events import EVENTS
 from hicache_spec.state import REASON
 
-SLOTS = 64
+# Operations that are followed at a time, at first: the more, the slower. There are more when more are needed.
+SLOTS = 8
 # Judged after every event. The others are about the specification's own tree, or about ranks, whose copies are
 # compared.
 INVARIANTS = (
@@ -34,10 +37,30 @@ class MonitorConfig:
     policy: str
 
 
+def bounds_for(config: MonitorConfig, operations: int, ranks: int) -> Bounds:
+    """The specification's bounds for a system that is followed: whatever it may do, may happen."""
+    return Bounds(
+        name="monitor",
+        requests=operations,
+        ranks=ranks,
+        host_pages=config.host_pages,
+        chain_pages=config.host_pages,
+        threshold_pages=config.threshold_pages,
+        limit_pages=config.limit_pages,
+        policy=POLICY.members.index(config.policy),
+        resident_pages=(0,),
+        stored_pages=(0,),
+        churn=True,
+        stops=True,
+        writes=True,
+    )
+
+
 class Explainer:
     """Follows one state of the canonical design. An operation has a slot from its submission until nothing holds it.
 
-    `is_late(op)`: whether the time limit of an operation has passed; None: not known.
+    `is_late(op)`: whether the time limit of an operation has passed; None: not known. What is kept besides the state
+    is as large as what is pending, and a number for each request id.
     """
 
     def __init__(
@@ -47,38 +70,82 @@ class Explainer:
         self.unobserved = 0
         self._is_late = is_late
         self._tree = TreeSeen()
-        bounds = Bounds(
-            name="monitor",
-            requests=slots,
-            ranks=config.ranks,
-            host_pages=config.host_pages,
-            chain_pages=config.host_pages,
-            threshold_pages=config.threshold_pages,
-            limit_pages=config.limit_pages,
-            policy=POLICY.members.index(config.policy),
-            resident_pages=(0,),
-            stored_pages=(0,),
-            churn=True,
-            stops=True,
-            writes=True,
-        )
-        self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds, {**self._tree.words(), "mark": self._mark})
+        self._follow(slots)
         self.state = self.spec.initial()
-        self._invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
         self._slots: dict[OpId, int] = {}
         self._free_slots = list(reversed(range(slots)))
         self._live: dict[str, OpId] = {}
         self._attempts: dict[str, int] = {}
-        self._lockstep: list[tuple[str, OpId | None, dict[str, Any]]] = []
-        self._position = [0] * config.ranks
-        self._calls: dict[tuple[str, int], str] = {}
-        self._collective: dict[tuple[int, str], tuple[int, bool]] = {}
-        self._marked: dict[OpId, dict[int, str]] = {}
+        self._lockstep = Lockstep(config.ranks)
+        self._calls: dict[tuple[str, int], list[Event]] = {}
+        self._collective: dict[tuple[int, str], Event] = {}
+        self._marked: dict[OpId, dict[int, Event]] = {}
+        self._asked: dict[int, Event] = {}
         self._agreed: list[OpId | None] = [None] * config.ranks
+        self._released: list[dict[int, Event]] = [{} for _ in range(config.ranks)]
         self._closed: set[int] = set()
         self._event: Event | None = None
-        self._words: dict[str, Callable[..., Any]] = {}
         self._taken = ""
+
+    # ---- what can be asked
+
+    def word(self, name: str) -> Callable[..., Any]:
+        """A rule or helper function of the specification."""
+        if name not in self._words:
+            self._words[name] = self.spec.function(name)
+        return self._words[name]
+
+    def copy_of(self, state: Any) -> Any:
+        """A state to try something on."""
+        return self.spec.decode(self.spec.encode(state))
+
+    def name(self, slot: int) -> OpId | None:
+        """The operation in a slot."""
+        return next((op for op, taken in self._slots.items() if taken == slot), None)
+
+    def pending(self, state: Any) -> list[tuple[OpId, int]]:
+        """The operations that have not ended in this state, each with its slot."""
+        return [(op, slot) for op, slot in self._slots.items() if self.word("is_pending")(state, slot)]
+
+    def agreed_on(self, rank: int) -> OpId | None:
+        """The operation whose hit this rank's query thread has agreed on last."""
+        return self._agreed[rank]
+
+    def collectives(self, rank: int) -> list[Event]:
+        """The last step of a rank into or out of a collective, for each group."""
+        return [event for (of, _), event in self._collective.items() if of == rank]
+
+    def told(self, emitted: Sequence[Any]) -> str:
+        """What a step of the specification shows, in the words of the log."""
+        kind, *values = emitted
+        text = kind
+        for name, value in zip(EVENTS[kind].fields, values, strict=True):
+            if name == "op":
+                text += f" {name_of(self.name(value))}"
+            elif name == "reason":
+                text += f" reason={REASON.members[value]}"
+            elif name not in ("rank", "room"):
+                text += f" {name}={value}"
+        return text
+
+    # ---- the state and its steps
+
+    def _follow(self, slots: int) -> None:
+        """Bind the specification for so many operations at a time."""
+        words = {**self._tree.words(), "mark": self._mark}
+        self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds_for(self.config, slots, self.config.ranks), words)
+        self._words: dict[str, Callable[..., Any]] = {}
+        self._invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
+
+    def _grow(self) -> None:
+        """As many slots again."""
+        slots = self.spec.bounds.requests
+        self._follow(2 * slots)
+        grown = self.spec.initial()
+        for v in self.spec.variables:
+            setattr(grown, v.name, _laid_over(getattr(grown, v.name), getattr(self.state, v.name), len(v.sizes)))
+        self.state = grown
+        self._free_slots = list(reversed(range(slots, 2 * slots)))
 
     def _judge(self) -> None:
         for p in self._invariants:
@@ -88,32 +155,23 @@ class Explainer:
     def _step(self, name: str, *arguments: int) -> None:
         self._taken = name
         try:
-            self._word(name)(self.state, *arguments)
+            self.word(name)(self.state, *arguments)
         except Refused as refusal:
             raise Unexplained(self._rule(name), f"refused: {refusal}") from None
 
-    def _word(self, name: str) -> Callable[..., Any]:
-        """A rule or helper function of the specification."""
-        if name not in self._words:
-            self._words[name] = self.spec.function(name)
-        return self._words[name]
-
     def _rule(self, name: str) -> str:
         """A rule by name, with its section."""
-        section = re.match(r"§[0-9.]+", self._word(name).__doc__ or "")
+        section = re.match(r"§[0-9.]+", self.word(name).__doc__ or "")
         return f"{name} ({section.group().rstrip('.')})" if section else name
 
     def _expect(self, kind: str, *values: int) -> None:
         """The step just taken emitted this; values that are not given are the specification's own."""
         emitted = [e for e in self.state.events if e[0] != "evicted"]
         if not any(e[: len(values) + 1] == (kind, *values) for e in emitted):
-            told = "; ".join(self._told(e) for e in emitted) or "nothing"
+            told = "; ".join(map(self.told, emitted)) or "nothing"
             raise Unexplained(self._rule(self._taken), f"the specification says: {told}")
 
-    def _told(self, emitted: tuple[Any, ...]) -> str:
-        kind, *values = emitted
-        reason = f" ({REASON.members[values[1]]})" if kind == "revoked" else ""
-        return f"{kind} {', '.join(map(str, values))}{reason}"
+    # ---- operations
 
     def _slot(self, op: OpId | None) -> int:
         if op is None or op not in self._slots:
@@ -123,10 +181,10 @@ class Explainer:
     def _retire(self, op: OpId) -> None:
         """Ended and in nobody's hands: the slot can serve another operation."""
         slot = self._slots[op]
-        if self._word("is_ended")(self.state, slot):
+        if self.word("is_ended")(self.state, slot):
             if self._live.get(op[0]) == op:
                 del self._live[op[0]]
-            if not self._word("is_travelling")(self.state, slot):
+            if not self.word("is_travelling")(self.state, slot):
                 del self._slots[op]
                 self._marked.pop(op, None)
                 self.state.phase[slot] = 0
@@ -150,3 +208,17 @@ class Explainer:
         ranks = range(self.config.ranks) if self._event.kind == "fetched" else [self._event.rank]
         for r in ranks:
             s.stopped[r][slot] = True
+
+
+def name_of(op: OpId | None) -> str:
+    """An operation in the words of the log."""
+    return "nothing" if op is None else f"{op[0]}#{op[1]}"
+
+
+def _laid_over(grown: Any, value: Any, dimensions: int) -> Any:
+    """The smaller table in the corner of the larger one."""
+    if dimensions == 0:
+        return value
+    for index, part in enumerate(value):
+        grown[index] = _laid_over(grown[index], part, dimensions - 1)
+    return grown

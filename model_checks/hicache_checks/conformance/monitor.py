@@ -12,26 +12,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hicache_checks.conformance.explainer import SLOTS, MonitorConfig
-from hicache_checks.conformance.observation import Event, OpId
+from hicache_checks.conformance.explainer import SLOTS, MonitorConfig, name_of
+from hicache_checks.conformance.merge import is_same_step, said
+from hicache_checks.conformance.observation import DECLINES, TREE_DECLINES, TRUSTED_DECLINES, UNOBSERVED, Event, OpId
 from hicache_checks.conformance.thread_events import ThreadEvents
 from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
-DECLINES = ("pending", "too_short", "limited")
-# The last known node is on the device only, so nothing may hang under it on the host: a reason of a tree with two
-# tiers, which the specification's chains do not have. It is taken on trust, and counted.
-TREE_DECLINES = "anchor"
-
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that the specification does not explain: which property, what, and at which event."""
+    """Something that the specification does not explain: which property, what, and at which event.
+
+    `related`: other events that it is about; where two contradict each other, either may be the wrong one.
+    """
 
     property: str
     message: str
     event: Event | None
+    related: tuple[Event, ...] = ()
 
     def __str__(self) -> str:
         place = "" if self.event is None else f" at {self.event}"
@@ -67,9 +67,11 @@ class Monitor(ThreadEvents):
                 self._thread_event(event)
             self._judge()
         except Unexplained as reason:
-            self.finding = Finding(reason.property, str(reason), event)
+            self.finding = Finding(reason.property, str(reason), event, reason.related)
         else:
             self.explained += 1
+            if not self._free_slots:
+                self._grow()
 
     def finish(self) -> None:
         """At quiescence: every operation has ended, nothing is on its way, no anchor is protected."""
@@ -80,10 +82,11 @@ class Monitor(ThreadEvents):
             self._fail("P2 live_submitted_operations_end", f"{sorted(self._live.values())} never ended")
         elif not self.spec.is_quiescent(s):
             self._fail("P3 live_control_queues_drain", "something is still on its way")
-        elif any(n != len(self._lockstep) for n in self._position):
-            self._fail("P7 lockstep", f"ranks stopped at different steps: {self._position} of {len(self._lockstep)}")
-        elif any(inside for _, inside in self._collective.values()):
-            self._fail("P7 lockstep", "a rank never left a collective")
+        elif any(n != self._lockstep.steps for n in self._lockstep.position):
+            steps = f"{self._lockstep.position} of {self._lockstep.steps}"
+            self._fail("P7 lockstep", f"ranks stopped at different steps: {steps}")
+        elif inside := [event for event in self._collective.values() if event.kind == "joined"]:
+            self._fail("P7 lockstep", "a rank never left a collective", inside)
         elif self._tree.protected():
             self._fail("P14 inv_anchors_protected_exactly", f"nodes {self._tree.protected()} are still protected")
         elif s.free[0] + s.resident[0] != self.config.host_pages:
@@ -101,15 +104,17 @@ class Monitor(ThreadEvents):
             "operations": {op: s.granted[self._slots[op]] for op in self._live.values()},
         }
         for name, value in expected.items():
-            if observed[name] != value:
-                self._event = None
-                self._fail("observed_state", f"{name} is {observed[name]!r}, explained is {value!r}")
+            seen = observed.get(name, UNOBSERVED)
+            if seen is UNOBSERVED:
+                self.unobserved += 1
+            elif seen != value:
+                self._fail("observed_state", f"{name} is {seen!r}, explained is {value!r}")
                 return
 
     def due(self, rids: Iterable[str]) -> list[OpId]:
         """The pending operations of these requests that a poll now has to end: terminated, or the policy is content."""
         ops = [self._live[rid] for rid in rids if rid in self._live]
-        return [op for op in ops if self._word("may_end")(self.state, self._slots[op]) or self._gives_up(op)]
+        return [op for op in ops if self.word("may_end")(self.state, self._slots[op]) or self._gives_up(op)]
 
     def still_pending(self, ops: Iterable[OpId]) -> list[OpId]:
         """Those of the operations that have not ended."""
@@ -118,28 +123,26 @@ class Monitor(ThreadEvents):
     def _gives_up(self, op: OpId) -> bool:
         return self.config.policy == "timeout" and self._is_late is not None and self._is_late(op)
 
-    def _fail(self, property_: str, message: str) -> None:
-        self.finding = Finding(property_, message, self._event)
+    def _fail(self, property_: str, message: str, related: Iterable[Event] = ()) -> None:
+        self.finding = Finding(property_, message, None, tuple(related))
 
     # ---- lockstep events
 
     def _lockstep_event(self, event: Event) -> None:
-        position = self._position[event.rank]
-        self._position[event.rank] += 1
-        data = {k: v for k, v in event.data.items() if k != "failed"}
         if event.kind == "closed":
             self._closed.add(event.rank)
-        if position == len(self._lockstep):
-            self._lockstep.append((event.kind, event.op, data))
+        if event.kind == "stored" and event.data["failed"] > event.data["pages"]:
+            raise Unexplained("P32 stored_is_stored", "more pages failed than were to be stored")
+        first = self._lockstep.see(event)
+        if first is None:
             getattr(self, f"_on_{event.kind}")(event)
             if event.kind != "evicted" and self._tree.evicted_for_nothing():
                 raise Unexplained("step_eviction_is_needed", "pages were evicted for no step that needs them")
             if event.op in self._slots:
                 self._retire(event.op)
             return
-        first = self._lockstep[position]
-        if first != (event.kind, event.op, data):
-            raise Unexplained("P7 lockstep", f"another rank did {_said(first)} at this point")
+        if not is_same_step(first, event):
+            raise Unexplained("P7 lockstep", f"another rank did {said(first)} at this point", [first])
         if self._sets_the_flag(event) and event.op in self._slots:
             self.state.stopped[event.rank][self._slots[event.op]] = True
 
@@ -151,12 +154,9 @@ class Monitor(ThreadEvents):
         rid, attempt = event.op
         if rid in self._live:
             raise Unexplained("inv_records_name_their_attempt", f"{self._live[rid]} is still pending")
-        if attempt != self._attempts.get(rid, 0) + 1:
-            raise Unexplained("inv_records_name_their_attempt", f"attempt {self._attempts.get(rid, 0) + 1} is next")
-        if not self._free_slots:
-            raise Unexplained("harness", "more operations are in flight than the monitor has slots")
+        self._check_attempt(rid, attempt)
         slot, span = self._free_slots.pop(), event.data["span"]
-        reason = self._word("why_declined")(self.state, slot, span)
+        reason = self.word("why_declined")(self.state, slot, span)
         if reason != NONE:
             raise Unexplained("step_admitted_for_cause", f"it is to be declined: {REASON.members[reason]}")
         self._attempts[rid] = attempt
@@ -165,14 +165,17 @@ class Monitor(ThreadEvents):
         self._step("admit", slot, 0, span)
         self._expect("submitted", slot, span)
 
+    def _check_attempt(self, rid: str, attempt: int) -> None:
+        if attempt != self._attempts.get(rid, 0) + 1:
+            raise Unexplained("inv_records_name_their_attempt", f"attempt {self._attempts.get(rid, 0) + 1} is next")
+
     def _on_declined(self, event: Event) -> None:
         assert event.op is not None
+        self._check_attempt(*event.op)
         reason = event.data["reason"]
-        if reason == TREE_DECLINES:
+        if reason in TRUSTED_DECLINES:
             self.unobserved += 1
             return
-        if reason not in DECLINES:
-            raise Unexplained("step_declined_for_cause", f"{reason!r} is no reason to decline")
         is_pending = event.op[0] in self._live
         is_limited = self.state.occupied >= self.config.limit_pages
         is_long = event.data["span"] >= self.config.threshold_pages
@@ -210,7 +213,7 @@ class Monitor(ThreadEvents):
             self._check_marks(event.op, slot, "aborted")
             self._step("sched_abort", slot)
         else:
-            self._see_time(event.op, slot, gave_up=not self._word("is_terminated")(self.state, slot))
+            self._see_time(event.op, slot, gave_up=not self.word("is_terminated")(self.state, slot))
             self._step("sched_poll", slot)
         self._expect("revoked", slot, REASON.members.index(event.data["reason"]))
         self._same_free(event)
@@ -220,11 +223,11 @@ class Monitor(ThreadEvents):
         slot = self._slot(event.op)
         for r, queue in enumerate(self.state.hit_queue):
             if not queue or queue[0] != slot:
-                head = next((f"{op[0]}#{op[1]}" for op, n in self._slots.items() if queue and n == queue[0]), "nothing")
+                head = name_of(self.name(queue[0]) if queue else None)
                 raise Unexplained(
                     "step_drain_decides_its_own_attempt", f"the next answer on rank {r} is that of {head}"
                 )
-        self._step("decide", self._word("take_answered")(self.state))
+        self._step("decide", self.word("take_answered")(self.state))
 
     def _check_marks(self, op: OpId | None, slot: int, reason: str) -> None:
         """An operation with memory ends only after every rank has frozen its count, for the same reason."""
@@ -233,8 +236,10 @@ class Monitor(ThreadEvents):
         marks = self._marked.get(op, {})
         if len(marks) < self.config.ranks:
             raise Unexplained("step_published_landed_everywhere", "not every rank has frozen its count before")
-        if set(marks.values()) != {reason}:
-            raise Unexplained("step_aborted_is_not_published", f"the counts were frozen for {sorted(marks.values())}")
+        reasons = {mark.data["reason"] for mark in marks.values()}
+        if reasons != {reason}:
+            message = f"the counts were frozen for {sorted(reasons)}"
+            raise Unexplained("step_aborted_is_not_published", message, marks.values())
 
     def _on_fetched(self, event: Event) -> None:
         slot, pages, known = self._slot(event.op), event.data["pages"], event.data["known"]
@@ -255,10 +260,10 @@ class Monitor(ThreadEvents):
         self._tree.evict(self.state, max(0, pages - self.state.free[0]))
         for _ in range(pages):
             self._step("sched_write_through", 0)
-        self._tree.hold(node)
+        self._tree.back_up(node, pages)
 
     def _on_stored(self, event: Event) -> None:
-        self._tree.let_go(event.data["node"])
+        self._tree.backed_up(event.data["node"], event.data["pages"])
 
     def _on_reclaimed(self, event: Event) -> None:
         self._step("sched_drain", 0, event.data["pages"])
@@ -274,11 +279,6 @@ class Monitor(ThreadEvents):
             raise Unexplained(
                 "inv_pages_conserved", f"{event.data['free']} pages are free, explained are {self.state.free[0]}"
             )
-
-
-def _said(entry: tuple[str, OpId | None, dict[str, Any]]) -> str:
-    kind, op, data = entry
-    return f"{kind}{'' if op is None else f' {op[0]}#{op[1]}'}{''.join(f' {k}={v}' for k, v in data.items())}"
 
 
 __all__ = ["DECLINES", "TREE_DECLINES", "Finding", "Monitor", "MonitorConfig"]

@@ -1,26 +1,50 @@
-"""What is seen of an implementation: events, one log a rank.
+"""What is seen of an implementation: events, one log a rank, and what can be observed between two calls.
 
-A log is JSON lines: `rank`, `seq` (0, 1, 2, ... within the rank), `kind`, `op` ([request id, attempt] or null), `data`.
-Kinds and fields are those of `hicache_spec.events`. Logs come from outside, so they are parsed and checked, never
-trusted.
+Kinds and fields of events are those of `hicache_spec.events`; here is what a field may hold. Events come from outside,
+so they are checked, never trusted. The format of a file is in `traces.py`; `spec/EVENTS.md` has both in words.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+import enum
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from reprlib import repr as shown
+from typing import Any, Final, Protocol
 
 from hicache_spec.events import LOGGED_LOCKSTEP, LOGGED_THREAD
 
 FIELDS = {**LOGGED_LOCKSTEP, **LOGGED_THREAD}
+WITHOUT_OPERATION = ("evicted", "written", "reclaimed", "stored", "loaded", "closed", "joined", "left", "died")
 OpId = tuple[str, int]
+
+
+class Unobserved(enum.Enum):
+    """The type of `UNOBSERVED`."""
+
+    UNOBSERVED = "unobserved"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+UNOBSERVED: Final = Unobserved.UNOBSERVED
+"""What an adapter says of something that it cannot see."""
 
 
 class LogError(Exception):
     """A log that cannot be used; the message is one line and names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event was read."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}"
 
 
 @dataclass(frozen=True)
@@ -32,6 +56,7 @@ class Event:
     kind: str
     op: OpId | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    place: Place | None = field(default=None, compare=False)
 
     @property
     def is_lockstep(self) -> bool:
@@ -68,39 +93,103 @@ class Seen(Protocol):
         """Its fields."""
 
 
+# ---- what a field may hold
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a field may hold: in words, and as a test."""
+
+    words: str
+    admits: Callable[[Any], bool]
+
+
+def is_count(value: object) -> bool:
+    """A number from 0 on; neither a truth value nor a fraction."""
+    return type(value) is int and value >= 0
+
+
+def is_text(value: object) -> bool:
+    """Text that can be written down: no half of a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def is_operation(value: object) -> bool:
+    """A request id and the number of its attempt, from 1 on."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and is_text(value[0])
+        and type(value[1]) is int
+        and value[1] >= 1
+    )
+
+
+def _one_of(*words: str) -> Values:
+    return Values(", ".join(words), words.__contains__)
+
+
+PAGES = Values("pages", is_count)
+PAGE = Values("the page's place in the operation", is_count)
+NODE = Values("a node's id", is_count)
+NUMBER = Values("a number", is_count)
+FLAG = Values("true, false", lambda value: type(value) is bool)
+TEXT = Values("text", is_text)
+
+DECLINES = ("pending", "too_short", "limited")
+# The last known node is on the device only, so nothing may hang under it on the host: a reason of a tree with two
+# tiers, which the specification's chains do not have.
+TREE_DECLINES = "anchor"
+# Nor does it have a store that is detached. These are taken on trust, and counted.
+TRUSTED_DECLINES = (TREE_DECLINES, "detached")
+ENDS = ("complete", "policy", "stopped", "failed_page", "aborted")
+VALUES: dict[str, Values] = {
+    **dict.fromkeys(("span", "base", "pages", "hit", "known", "evictable", "free", "failed", "counted"), PAGES),
+    **dict.fromkeys(("node", "anchor"), NODE),
+    **dict.fromkeys(("group", "call", "thread", "error"), TEXT),
+    "page": PAGE,
+    "number": NUMBER,
+    "terminated": FLAG,
+    "by": _one_of("drain", "poll", "abort"),
+}
+REASONS: dict[str, Values] = {
+    "declined": _one_of(*DECLINES, *TRUSTED_DECLINES),
+    "revoked": _one_of("below_threshold", "no_memory", "stopped", "aborted"),
+    "fetched": _one_of(*ENDS),
+    "marked": _one_of(*ENDS),
+    "io_failed": TEXT,
+}
+
+
+def values_of(kind: str, name: str) -> Values:
+    """What this field of this kind of event may hold."""
+    return REASONS[kind] if name == "reason" else VALUES[name]
+
+
+def problem_of(event: Event) -> str | None:
+    """What is wrong with an event by itself: its kind, its operation or a field; None if nothing is."""
+    fields = FIELDS.get(event.kind)
+    if fields is None:
+        return f"unknown event {shown(event.kind)}"
+    if event.kind in WITHOUT_OPERATION:
+        if event.op is not None:
+            return f"{event.kind} has no operation"
+    elif not is_operation(event.op):
+        return f"{event.kind} needs the operation that it is about"
+    if event.data.keys() != set(fields):
+        return f"{event.kind} has the fields {shown(sorted(event.data))}, expected {sorted(fields)}"
+    for name, value in event.data.items():
+        values = values_of(event.kind, name)
+        if not values.admits(value):
+            return f"{name} of {event.kind} is {shown(value)}, expected {values.words}"
+    return None
+
+
 def checked(seen: Iterable[Seen]) -> Iterator[Event]:
     """Events from an adapter's log, with kinds and fields checked. Raises LogError."""
     for e in seen:
-        yield _checked(Event(e.rank, e.seq, e.kind, e.op, dict(e.data)), f"rank {e.rank}, event {e.seq}")
-
-
-def read_log(path: Path) -> Iterator[Event]:
-    """The events of a rank's log. Raises LogError, naming the line, for what is not a log of one rank without gaps."""
-    with path.open(encoding="utf-8") as lines:
-        rank = None
-        for number, line in enumerate(lines, 1):
-            where = f"{path.name}, line {number}"
-            event = _checked(_parse(line, where), where)
-            if event.seq != number - 1 or event.rank != (rank := event.rank if rank is None else rank):
-                raise LogError(f"{where}: expected event {number - 1} of rank {rank}")
-            yield event
-
-
-def _parse(line: str, where: str) -> Event:
-    if not line.endswith("\n"):
-        raise LogError(f"{where}: the line is cut")
-    try:
-        raw = json.loads(line)
-        op = None if raw["op"] is None else (str(raw["op"][0]), int(raw["op"][1]))
-        return Event(int(raw["rank"]), int(raw["seq"]), str(raw["kind"]), op, dict(raw["data"]))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise LogError(f"{where}: not an event ({type(error).__name__})") from None
-
-
-def _checked(event: Event, where: str) -> Event:
-    fields = FIELDS.get(event.kind)
-    if fields is None:
-        raise LogError(f"{where}: unknown event {event.kind!r}")
-    if set(event.data) != set(fields):
-        raise LogError(f"{where}: {event.kind} has the fields {sorted(event.data)}, expected {sorted(fields)}")
-    return event
+        event = Event(e.rank, e.seq, e.kind, e.op, dict(e.data))
+        problem = problem_of(event)
+        if problem is not None:
+            raise LogError(f"rank {e.rank}, event {e.seq}: {problem}")
+        yield event

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.errors import FlakyFailure
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from hicache_checks.conformance import findings
 from hicache_checks.conformance.adapter import TestableAdapter
 from hicache_checks.conformance.machine import Broken, machine_for
 from hicache_spec.bounds import POLICY
@@ -41,9 +43,13 @@ def run_stateful(
     examples: int,
     steps: int = STEPS,
     shrink: bool = True,
+    make: Callable[[Callable[[], Any], int, str], type[RuleBasedStateMachine]] = machine_for,
 ) -> StatefulRun:
-    """Run `examples` programs of at most `steps` calls, always the same ones. `shrink`: make a failing one small."""
-    machine = machine_for(build, ranks, policy)
+    """Run `examples` programs of at most `steps` calls, always the same ones. `shrink`: make a failing one small.
+
+    `make`: which machine, `machine_for` with gates or `simulated_machine_for`.
+    """
+    machine: Any = make(build, ranks, policy)
     start = time.perf_counter()
     failure = None
     try:
@@ -62,11 +68,11 @@ def run_stateful(
                     report_multiple_bugs=False,
                 ),
             )
-    except Broken as broken:
+    except (Broken, findings.Broken) as broken:
         failure = "\n".join([str(broken), *getattr(broken, "__notes__", ())])
     except FlakyFailure as group:
         # Real threads: the same program broke the second time in another way, or not at all.
-        seen = [str(error) for error in group.exceptions if isinstance(error, Broken)]
+        seen = [str(error) for error in group.exceptions if isinstance(error, Broken | findings.Broken)]
         failure = "\n".join(
             [*seen, "not every time: the outcome depends on the timing of threads", *getattr(group, "__notes__", ())]
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 
-from hicache_checks.conformance.adapter import Adapter
+from hicache_checks.conformance.adapter import EventfulAdapter
 from hicache_checks.conformance.merge import Merger
 from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
 from hicache_checks.conformance.observation import Event, OpId, checked
@@ -15,19 +16,28 @@ RECENT = 12
 class Watch:
     """Collects the events of all ranks, merges them and feeds the monitor.
 
-    `timeout_s`: when the policy `timeout` gives up; `seconds` is the clock, which whoever moves it sets.
+    `timeout_s`: when the policy `timeout` gives up; `seconds` is the clock, which whoever moves it sets. Where time
+    passes during a call, `earlier` is when the call began: what happened in it, happened between the two.
     """
 
-    def __init__(self, adapter: Adapter, config: MonitorConfig, timeout_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        adapter: EventfulAdapter,
+        config: MonitorConfig,
+        timeout_s: float = 0.0,
+        monitor: Callable[[MonitorConfig, Callable[[OpId], bool]], Monitor] = Monitor,
+    ) -> None:
         self.seconds = 0.0
+        self.earlier: float | None = None
         self.outcomes: Counter[str] = Counter()
         self.recent: list[Event] = []
         self._adapter = adapter
         self._timeout_s = timeout_s
-        self._submitted: dict[OpId, float] = {}
+        self._submitted: dict[OpId, tuple[float, float]] = {}
+        self._certainly = False
         self._merger = Merger(config.ranks)
         self._taken = [0] * config.ranks
-        self.monitor = Monitor(config, self._is_late)
+        self.monitor = monitor(config, self._is_late)
 
     @property
     def finding(self) -> Finding | None:
@@ -51,12 +61,25 @@ class Watch:
     def _see(self, event: Event) -> None:
         self.recent = [*self.recent[-RECENT:], event]
         if event.kind == "submitted" and event.op is not None:
-            self._submitted.setdefault(event.op, self.seconds)
+            self._submitted.setdefault(event.op, self._now())
         if event.rank == 0:
             self.outcomes[outcome(event)] += 1
 
+    def due(self, rids: Iterable[str]) -> list[OpId]:
+        """The pending operations of these requests that a poll from now on certainly has to end."""
+        self._certainly = True
+        try:
+            return self.monitor.due(rids)
+        finally:
+            self._certainly = False
+
     def _is_late(self, op: OpId) -> bool:
-        return self.seconds - self._submitted[op] > self._timeout_s
+        """Whether its time may be over by now; while `due` asks, whether it was over when the call began."""
+        (earliest, latest), (earlier, now) = self._submitted[op], self._now()
+        return (earlier - latest if self._certainly else now - earliest) > self._timeout_s
+
+    def _now(self) -> tuple[float, float]:
+        return self.seconds if self.earlier is None else self.earlier, self.seconds
 
 
 def outcome(event: Event) -> str:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from hicache_checks.engine import explore as objects
+from hicache_checks.engine.array.columns import NUMPY
 from hicache_checks.engine.array.search import ArrayKernels
 from hicache_checks.engine.compile.kernels import Compiled
+from hicache_checks.engine.compile.layout import Layout
 from hicache_checks.engine.compile.symmetry import images
+from hicache_checks.engine.cut_level import finish_level
 from hicache_checks.engine.explore import BUILT_IN, DEADLOCK, STATE_IN_BOUNDS, Exploration, Progress, Violation
 from hicache_checks.engine.kernel_steps import Checks, Kernels, Tally
 from hicache_checks.engine.native.build import NoCompiler
@@ -22,14 +25,15 @@ from hicache_spec.binding import Property
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How to explore. `device` is where the array engine's tensors live: numpy, cpu or cuda (the latter two: torch).
+    """How to explore. `device` is where the array engine's columns live: numpy, cpu or cuda (the latter two: torch).
 
-    `max_bytes` bounds the memory of states and tables. `stop`: end after the level of the first violation.
+    `max_bytes` bounds the memory of states and tables. `stop`: end after the level of the first violation. Symmetry,
+    threads, devices and `max_bytes` are of the compiled engines.
     """
 
     engine: str = "auto"
     threads: int = 1
-    device: str = "numpy"
+    device: str = NUMPY
     symmetry: bool = False
     max_states: int | None = None
     max_bytes: int | None = None
@@ -44,24 +48,24 @@ def explore(
 ) -> Exploration:
     """Explore breadth-first with one of the engines; all find the same.
 
-    `only`: check just these properties. Raises DoesNotFit for a specification that cannot be compiled, NoCompiler if
-    the native engine is asked for by name and there is none.
+    `only`: check just these properties, and look for no outcome but these. Raises DoesNotFit for a specification that
+    cannot be compiled, NoCompiler if the native engine is asked for by name and there is none.
     """
     if options.engine == "object":
         return objects.explore(spec, options.max_states, progress, only, options.stop)
     start = time.perf_counter()
     kernels, note = kernels_of(spec, options, only)
+    build_seconds = time.perf_counter() - start
     result = _explore(kernels, options, progress, only)
-    result.engine = kernels.name
+    result.engine, result.build_seconds = kernels.name, build_seconds
     result.note = "; ".join(n for n in (note, result.note) if n)
-    result.build_seconds = time.perf_counter() - start - result.seconds
     return result
 
 
 def kernels_of(spec: BoundSpec, options: EngineOptions, only: Collection[str] | None = None) -> tuple[Kernels, str]:
     """The compiled kernels, and what there is to say about the choice of the back end."""
+    mirrored = images(Layout(spec)) if options.symmetry else []
     compiled = Compiled(spec, only)
-    mirrored = images(compiled.layout) if options.symmetry else []
     if options.engine in ("auto", "native"):
         try:
             return NativeKernels.build(compiled, mirrored), ""
@@ -99,7 +103,9 @@ def _explore(
         tally, seconds = search.tally(), time.perf_counter() - start
         if options.symmetry:
             checked = check_symmetry(kernels, images(kernels.compiled.layout), search)
-        found = shortest_run(kernels, search, checks)
+        if tally.cut:
+            tally = finish_level(kernels, search, tally)
+        found = shortest_run(kernels, search, tally, checks)
     finally:
         search.close()
     return Exploration(

@@ -5,7 +5,8 @@ and the types. A state in which no fair action is enabled must be quiescent: a c
 not save it.
 
 What is found does not depend on an order of search that another engine could not keep: the level in which the first
-violation shows is finished, and of all shortest runs the first in lexicographic order is told.
+violation shows is finished, and of all shortest runs the first in lexicographic order is told. A level in which a
+budget runs out is finished too, as far as checking goes: what its steps lead to is judged, but no longer kept.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class _Search:
         self.result = Exploration()
         self.ids: dict[bytes, int] = {}
         self.parents: list[tuple[int, int]] = []
-        self.waiting = list(spec.sometimes)
+        self.waiting = [p for p in spec.sometimes if only is None or p.rule.name in only]
         self.start = time.perf_counter()
         self.reported = 0
         self.cut = False
@@ -106,20 +107,18 @@ class _Search:
         self.add(self.spec.encode(first), -1, -1)
         self.check_state(first, tuple)
         level = list(self.ids)
-        while level and not (self.stop and self.broken):
+        while level and not self.cut and not (self.stop and self.broken):
             following: list[bytes] = []
             for done, key in enumerate(level):
                 self.expand(key, following)
-                if self.cut:
-                    return self.finish(complete=False)
                 if self.progress is not None and len(self.ids) // PROGRESS_EVERY_STATES > self.reported:
                     self.report(len(level) - done + len(following))
-            if following:
+            if following or self.cut:
                 self.result.depth += 1
             if self.stuck and (self.broken is None or len(self.stuck.run) < len(self.broken.run)):
                 self.broken = self.stuck  # a deadlock is seen a step later than the rest
             level = following
-        return self.finish(complete=not (self.stop and self.broken))
+        return self.finish()
 
     def report(self, frontier: int) -> None:
         self.reported = len(self.ids) // PROGRESS_EVERY_STATES
@@ -147,12 +146,12 @@ class _Search:
                 continue
             target = spec.encode(after)
             if target not in self.ids:
+                self.check_state(after, partial(self.path_and, source, number))
                 if len(self.ids) == self.max_states:
                     self.cut = True
-                    return
-                self.add(target, source, number)
-                following.append(target)
-                self.check_state(after, partial(self.path_and, source, number))
+                else:
+                    self.add(target, source, number)
+                    following.append(target)
             after = spec.decode(key)
         if not enabled and self.checks_deadlock and not spec.is_quiescent(before):
             self.violates(DEADLOCK, *BUILT_IN[DEADLOCK], self.path(source))
@@ -188,9 +187,9 @@ class _Search:
             steps.append(step)
         return tuple(reversed(steps))
 
-    def finish(self, complete: bool) -> Exploration:
+    def finish(self) -> Exploration:
         self.result.states = len(self.ids)
-        self.result.complete = complete
+        self.result.complete = not self.cut and not (self.stop and self.broken)
         self.result.violation = self.broken
         self.result.seconds = time.perf_counter() - self.start
         return self.result
@@ -205,8 +204,8 @@ def explore(
 ) -> Exploration:
     """Explore breadth-first up to `max_states` distinct states; `progress` is called every few thousand states.
 
-    `only`: check just these properties (DEADLOCK and STATE_IN_BOUNDS are two of them); by default all. `stop`: end
-    after the level of the first violation.
+    `only`: check just these properties (DEADLOCK and STATE_IN_BOUNDS are two of them), look for no outcome but these;
+    by default all. `stop`: end after the level of the first violation.
     """
     gc_was_enabled = gc.isenabled()
     gc.disable()  # nothing here is cyclic, and the collector would walk millions of live keys again and again

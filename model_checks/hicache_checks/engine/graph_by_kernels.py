@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -127,23 +126,21 @@ def _recorded(
     codes = np.zeros(len(rows), np.int64)
     shown: list[Shown] = [()]
     for event in events:
-        # One more event: what was shown so far, and 0, or one more than the number that stands for its values.
-        own, is_shown = np.zeros(len(rows), np.int64), column()
-        for node in event.values:
-            own = own * (node.high - node.low + 1) + (column() - node.low)
-        base = 1 + math.prod(node.high - node.low + 1 for node in event.values)
-        distinct, codes = np.unique(codes * base + is_shown * (1 + own), return_inverse=True)
-        shown = [shown[int(d) // base] + _decoded(event, int(d) % base) for d in distinct]
+        is_shown = column()
+        codes, distinct = _numbered([codes, is_shown, *(column() * is_shown for _ in event.values)])
+        kind = event.kind.name
+        shown = [
+            (*shown[so_far], (kind, *own)) if is_one_more else shown[so_far] for so_far, is_one_more, *own in distinct
+        ]
     return codes, shown
 
 
-def _decoded(event: Emitted, code: int) -> Shown:
-    """The event that a number stands for; none for 0."""
-    if code == 0:
-        return ()
-    code -= 1
-    values: list[int] = []
-    for node in reversed(event.values):
-        code, value = divmod(code, node.high - node.low + 1)
-        values.append(value + node.low)
-    return ((event.kind.name, *reversed(values)),)
+def _numbered(columns: list[Any]) -> tuple[Any, list[list[int]]]:
+    """The distinct rows of some columns, and for each row which one it is."""
+    order = np.lexsort(columns)
+    ordered = np.stack(columns)[:, order]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = np.any(ordered[:, 1:] != ordered[:, :-1], axis=0)
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers, ordered[:, is_new].T.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from hicache_checks.engine.compile.kernels import Compiled
 from hicache_checks.engine.compile.layout import Words
 
 ALL = (1 << 64) - 1
+BATCH = 1 << 17
 
 
 @dataclass
@@ -128,10 +129,6 @@ class Kernels(Protocol):
     def compiled(self) -> Compiled:
         """What was compiled."""
 
-    @property
-    def build_seconds(self) -> float:
-        """How long making the kernels took."""
-
     def successors(self, states: Words) -> Steps:
         """Every step from these states."""
 
@@ -150,3 +147,10 @@ class Kernels(Protocol):
         progress: Callable[[Tally], None] | None,
     ) -> Search:
         """Explore breadth-first."""
+
+
+def batches(kernels: Kernels, states: Words) -> Iterator[tuple[Words, Steps]]:
+    """So many states at a time that there is memory for all steps from them."""
+    for first in range(0, len(states), BATCH):
+        batch = states[first : first + BATCH]
+        yield batch, kernels.successors(batch)

@@ -41,7 +41,6 @@ class Inclusion:
 
     difference: Difference | None
     pairs: int
-    sets: int
 
     @property
     def holds(self) -> bool:
@@ -88,7 +87,8 @@ class _Product:
             self.edges.append(edges)
             bad = self._cannot(states, sets)
             if len(bad):
-                return Inclusion(self._difference(total + int(bad[0]), sets[bad[0]], states[bad[0]]), *self._sizes())
+                difference = self._difference(total + int(bad[0]), sets[bad[0]], states[bad[0]])
+                return Inclusion(difference, total + len(states))
             keys = sets * self.left.size + states
             self.seen = np.sort(np.concatenate([self.seen, keys]), kind="stable")
             first = total
@@ -108,10 +108,7 @@ class _Product:
             kept = np.flatnonzero(fresh)
             kept = kept[first_occurrences(keys[kept])]
             states, sets, edges, parents = states[kept], sets[kept], edges[kept], nodes[kept] + first
-        return Inclusion(None, *self._sizes())
-
-    def _sizes(self) -> tuple[int, int]:
-        return sum(map(len, self.parents)), len(self.observer.sets)
+        return Inclusion(None, total)
 
     def _moved(self, sets: Wide, shown: Ids) -> Wide:
         """The observer's sets after these words."""

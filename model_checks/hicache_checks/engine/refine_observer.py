@@ -77,7 +77,6 @@ class Observer:
         self.letters, self.origins = letters[order], origins[order]
         self.offsets = offsets_of(self.sources, self.size)
         hidden = np.flatnonzero(self.letters == HIDDEN)
-        self.hidden = hidden
         self.hidden_offsets = offsets_of(self.sources[hidden], self.size)
         self.hidden_targets = self.targets[hidden]
         self.outcomes = np.concatenate([outcomes, np.full(self.size - graph.size, NOTHING, np.int64)])

@@ -6,6 +6,7 @@ cannot; if it can show the word but not the outcome, a run to its nearest outcom
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -15,11 +16,11 @@ import numpy as np
 
 from hicache_checks.engine.graph import edges_from, shortest_paths
 from hicache_checks.engine.refine import Comparison, Difference
-from hicache_checks.engine.refine_observer import HIDDEN, NOTHING, Wide
-from hicache_spec import BoundSpec
+from hicache_checks.engine.refine_observer import HIDDEN, NOTHING, Seen, Wide
 from hicache_spec.observations import TOLD, Letter, say_event, say_letter
 
-Outcome = tuple[tuple[str, int], ...]
+Ended = tuple[tuple[str, int], ...]
+"""How each operation ended: its final state, and the pages that it published."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class TwoSides:
     word: tuple[str, ...]
     matched: int
     instead: str
-    left_outcome: Outcome | None
-    right_outcome: Outcome | None
+    left_outcome: Ended | None
+    right_outcome: Ended | None
 
     @property
     def left(self) -> tuple[Move, ...]:
@@ -60,19 +61,14 @@ class TwoSides:
 
 def both_sides(comparison: Comparison, difference: Difference) -> TwoSides:
     """Tell a difference."""
-    letters = comparison.left.word(difference.edges)
-    matched = _matched(comparison, letters)
-    other = None if matched == len(letters) else _most_alike(comparison, letters[: matched + 1])
+    left, right = comparison.left, comparison.observer.seen
+    letters = left.word(difference.edges)
+    sets = _sets(comparison, letters)
+    matched = len(sets) - 1
+    other = None if matched == len(letters) else _most_alike(comparison, sets[-1], letters[matched])
     shown = letters[:matched] + ([] if other is None else [other])
-    right, outcome = _nearest(comparison, shown, difference.outcome)
-    left_moves = _moves(comparison.left.graph.spec, [int(comparison.left.graph.steps[e]) for e in difference.edges])
-    right_graph = comparison.observer.seen.graph
-    right_moves = _moves(right_graph.spec, [int(right_graph.steps[e]) for e in right])
-    left_words = [
-        [say_letter(a) for a in comparison.alphabet.read(comparison.left.word([e]))] for e in difference.edges
-    ]
-    right_words = [[say_letter(a) for a in comparison.alphabet.read(comparison.observer.seen.word([e]))] for e in right]
-    rows = _aligned(_seen(left_moves, left_words), _seen(right_moves, right_words))
+    nearest, outcome = _nearest(comparison, shown, difference.outcome)
+    rows = _aligned(_moves(comparison, left, difference.edges), _moves(comparison, right, nearest))
     told: Any = difference.outcome
     word = tuple(map(say_letter, difference.word))
     instead = "" if other is None else say_letter(*comparison.alphabet.read([other]))
@@ -90,19 +86,14 @@ def _sets(comparison: Comparison, letters: Sequence[int]) -> list[int]:
     return sets
 
 
-def _matched(comparison: Comparison, letters: Sequence[int]) -> int:
-    return len(_sets(comparison, letters)) - 1
-
-
-def _most_alike(comparison: Comparison, letters: Sequence[int]) -> int | None:
-    """The letter that RIGHT can show in place of the last one: of the same kind, with most in common; None for none."""
-    observer = comparison.observer
-    (wanted,) = comparison.alphabet.read(letters[-1:])
+def _most_alike(comparison: Comparison, number: int, letter: int) -> int | None:
+    """Of the letters that this set of RIGHT's can show, the one of the same kind with most in common; None for none."""
+    (wanted,) = comparison.alphabet.read([letter])
     possible = []
-    for number in observer.next_letters(_sets(comparison, letters)[-1]):
-        (letter,) = comparison.alphabet.read([number])
-        if letter[0] == wanted[0]:
-            possible.append((-_in_common(letter, wanted), say_letter(letter), number))
+    for next_letter in comparison.observer.next_letters(number):
+        (found,) = comparison.alphabet.read([next_letter])
+        if found[0] == wanted[0]:
+            possible.append((-_in_common(found, wanted), say_letter(found), next_letter))
     return min(possible)[2] if possible else None
 
 
@@ -141,7 +132,7 @@ def _nearest(comparison: Comparison, letters: Sequence[int], outcome: Any) -> tu
     return [int(e) for e in origins if e != NOTHING], nearest
 
 
-def _with_nearest_outcome(comparison: Comparison, ends: Wide, layer: int, outcome: Outcome) -> tuple[Wide, Any]:
+def _with_nearest_outcome(comparison: Comparison, ends: Wide, layer: int, outcome: Ended) -> tuple[Wide, Ended | None]:
     """Those of the ends that are at rest with the outcome that differs least; all of them if none is at rest."""
     observer = comparison.observer
     known: list[Any] = list(comparison.alphabet.outcomes)
@@ -152,50 +143,40 @@ def _with_nearest_outcome(comparison: Comparison, ends: Wide, layer: int, outcom
     return ends[numbers == possible[0]], known[possible[0]]
 
 
-def _distance(one: Outcome, other: Outcome) -> tuple[int, int]:
+def _distance(one: Ended, other: Ended) -> tuple[int, int]:
     """How many operations end differently, and by how many pages in all."""
     return sum(a != b for a, b in zip(one, other, strict=True)), sum(
         abs(a[1] - b[1]) for a, b in zip(one, other, strict=True)
     )
 
 
-def _moves(spec: BoundSpec, run: Sequence[int]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Replays a run: for each step its text and its events'."""
-    s = spec.initial()
-    for number in run:
+def _moves(comparison: Comparison, seen: Seen, edges: Sequence[int]) -> list[tuple[int, int, Move]]:
+    """A run of one side replayed: each move with the numbers of letters shown before and after it."""
+    spec = seen.graph.spec
+    s, moves, shown = spec.initial(), [], 0
+    for number, edge in enumerate(edges, 1):
+        step, word = spec.steps[seen.graph.steps[edge]], seen.word([edge])
         s.events = []
-        spec.steps[number].run(s)
-        yield spec.steps[number].label, tuple(say_event(e) for e in s.events if e[0] in TOLD)
-
-
-def _seen(moves: Iterator[tuple[str, tuple[str, ...]]], words: Sequence[list[str]]) -> list[tuple[int, int, Move]]:
-    """Each move with the numbers of letters shown before and after it."""
-    found = []
-    shown = 0
-    for number, ((label, events), word) in enumerate(zip(moves, words, strict=True), 1):
-        found.append((shown, shown + len(word), Move(number, label, events, " ".join(word))))
+        step.run(s)
+        events = tuple(say_event(e) for e in s.events if e[0] in TOLD)
+        text = " ".join(map(say_letter, comparison.alphabet.read(word)))
+        moves.append((shown, shown + len(word), Move(number, step.label, events, text)))
         shown += len(word)
-    return found
+    return moves
 
 
 def _aligned(
     left: Sequence[tuple[int, int, Move]], right: Sequence[tuple[int, int, Move]]
 ) -> Iterator[tuple[Move | None, Move | None]]:
-    """Moves side by side: hidden ones between the same letters, and those that show the same letters."""
-    cuts = sorted({0} | ({after for _, after, _ in left} & {after for _, after, _ in right}))
-    ends = {after for _, after, _ in (*left, *right)}
-    cuts += [max(ends)] if ends and max(ends) not in cuts else []
-    start = 0
-    for cut in cuts:
-        for hidden in (False, True):
-            sides = [
-                [
-                    move
-                    for before, after, move in side
-                    if ((start <= before and before < after <= cut) if not hidden else before == after == cut)
-                    or (not hidden and start < before == after < cut)
-                ]
-                for side in (left, right)
-            ]
-            yield from zip_longest(*sides)
-        start = cut
+    """Moves side by side: those that show the same letters, and hidden ones between the same letters."""
+    ends = [{0, *(after for _, after, _ in side)} for side in (left, right)]
+    # Between two meetings, places at which both sides have shown as much, each goes its own way.
+    meetings = ends[0] & ends[1] | {max(ends[0] | ends[1])}
+    cuts = sorted(meetings)
+    groups: dict[tuple[int, bool], tuple[list[Move], list[Move]]] = {}
+    for side, moves in enumerate((left, right)):
+        for before, after, move in moves:
+            group = (bisect_left(cuts, after), before == after and after in meetings)
+            groups.setdefault(group, ([], []))[side].append(move)
+    for group in sorted(groups):
+        yield from zip_longest(*groups[group])

@@ -8,16 +8,13 @@ nor on threads, nor on symmetry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hicache_checks.engine.compile.layout import Words
-from hicache_checks.engine.kernel_steps import Checks, Kernels, Search, Steps
-
-BATCH = 1 << 17
+from hicache_checks.engine.kernel_steps import Checks, Kernels, Search, Steps, Tally, batches
 
 
 @dataclass(frozen=True)
@@ -30,9 +27,8 @@ class Shortest:
     leaves: bool = False
 
 
-def shortest_run(kernels: Kernels, search: Search, checks: Checks) -> Shortest | None:
-    """The least shortest run to a violation of what is checked; None if the search found none."""
-    tally = search.tally()
+def shortest_run(kernels: Kernels, search: Search, tally: Tally, checks: Checks) -> Shortest | None:
+    """The least shortest run to a violation of what is checked; None if there is none in the tally."""
     length = tally.shortest(checks)
     if length is None:
         return None
@@ -70,7 +66,7 @@ def _marked_levels(
     marks: dict[int, NDArray[np.uint64]] = {}
     for depth in range(last, 0, -1):
         found = []
-        for states, steps in _batches(kernels, search.level(depth)):
+        for states, steps in batches(kernels, search.level(depth)):
             wanted = np.zeros(len(states), bool)
             if depth < last:
                 wanted[steps.sources[_leads_to(kernels, steps, marks[depth + 1])]] = True
@@ -81,12 +77,6 @@ def _marked_levels(
             found.append(fingerprints(states[wanted]))
         marks[depth] = np.sort(np.concatenate(found))
     return marks
-
-
-def _batches(kernels: Kernels, states: Words) -> Iterator[tuple[Words, Steps]]:
-    for first in range(0, len(states), BATCH):
-        batch = states[first : first + BATCH]
-        yield batch, kernels.successors(batch)
 
 
 def _violating(kernels: Kernels, found: Steps, checks: Checks) -> NDArray[np.bool_]:

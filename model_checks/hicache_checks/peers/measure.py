@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KIB = 1024
+STEADY_SECONDS = 60.0
+"""A tool that is stopped sooner has hardly begun: its speed so far means nothing, and it is given none."""
 
 
 class PeerMissing(Exception):
@@ -27,8 +29,9 @@ class PeerResult:
     """One run of one tool.
 
     `seconds` and `peak_bytes` are of the whole process; compiling the model is apart, in `compile_seconds`. `complete`
-    is False if the tool was stopped by a limit: then `states` is how far it came. `violated` is the property that the
-    tool reports, and `depth` the number of steps to it, or else the greatest depth, where the tool gives one.
+    is False if a limit ended the run: then `states` is how far it came, and `seconds` the time that this took. If the
+    tool was killed, `stopped_after` says after how many seconds. `violated` is the property that the tool reports, and
+    `depth` the number of steps to it, or else the greatest depth, where the tool gives one.
     """
 
     name: str
@@ -41,18 +44,28 @@ class PeerResult:
     version: str
     note: str = ""
     complete: bool = True
+    stopped_after: float | None = None
     violated: str | None = None
     depth: int | None = None
 
     @property
-    def bytes_per_state(self) -> float:
-        """Bytes of the whole process for each distinct state."""
-        return self.peak_bytes / max(1, self.states)
+    def is_comparable(self) -> bool:
+        """May its speed be compared with that of other tools: did it finish, or at least go on for long enough?"""
+        return self.complete or self.seconds >= STEADY_SECONDS
 
     @property
-    def states_per_second(self) -> float:
-        """Distinct states a second."""
-        return self.states / max(self.seconds, 1e-6)
+    def bytes_per_state(self) -> float | None:
+        """Bytes of the whole process for each distinct state; None if it was killed too soon."""
+        return self.peak_bytes / max(1, self.states) if self._is_steady else None
+
+    @property
+    def states_per_second(self) -> float | None:
+        """Distinct states a second; None if it was killed too soon."""
+        return self.states / max(self.seconds, 1e-6) if self._is_steady else None
+
+    @property
+    def _is_steady(self) -> bool:
+        return self.stopped_after is None or self.is_comparable
 
 
 @dataclass(frozen=True)
@@ -112,6 +125,11 @@ def measure(
             stream.seek(0)
             texts.append(stream.read().decode(errors="replace"))
     return Measured(code, texts[0], texts[1], seconds, usage.ru_maxrss * KIB, expired.is_set())
+
+
+def not_finished(tool: str, measured: Measured) -> PeerFailed:
+    """The failure of a tool that was killed before it said how far it was."""
+    return PeerFailed(f"{tool}: not finished after {measured.seconds:.0f} s; by then it had said nothing")
 
 
 def last_line(measured: Measured) -> str:

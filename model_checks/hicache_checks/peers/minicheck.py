@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hicache_checks.peers.measure import PeerFailed, PeerMissing, PeerResult, last_line, measure
+from hicache_checks.peers.measure import PeerFailed, PeerMissing, PeerResult, last_line, measure, not_finished
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 
 STATES_MAX = 100_000_000
@@ -31,7 +31,7 @@ def run(design: str, bounds: Bounds, *, max_states: int = STATES_MAX, seconds_ma
     task = json.dumps({"design": design, "bounds": asdict(bounds), "max_states": max_states})
     measured = measure([sys.executable, "-m", __name__, task], Path.cwd(), seconds_max)
     if measured.timed_out:
-        raise PeerFailed(f"minicheck: stopped after {seconds_max:.0f} s; it says nothing before its end")
+        raise not_finished("minicheck", measured)
     try:
         found = json.loads(measured.stdout)
     except ValueError:

@@ -16,7 +16,7 @@ from typing import Any
 from hicache_checks import __version__
 from hicache_checks.engine.engines import EngineOptions, explore
 from hicache_checks.engine.explore import STATE_IN_BOUNDS
-from hicache_checks.peers.measure import Measured, PeerFailed, PeerResult, last_line, measure
+from hicache_checks.peers.measure import Measured, PeerFailed, PeerResult, last_line, measure, not_finished
 from hicache_checks.peers.small_protocol import SMALL_PROTOCOL, SmallBounds
 from hicache_spec import BoundSpec
 
@@ -61,7 +61,7 @@ def _measured(command: Sequence[str], options: OursOptions) -> PeerResult:
     with tempfile.TemporaryDirectory(prefix="hicheck-cache-") as cache:  # nothing is compiled yet
         measured = measure(command, Path.cwd(), options.seconds_max, {"XDG_CACHE_HOME": cache})
     if measured.timed_out:
-        raise PeerFailed(f"{options.name}: stopped after {options.seconds_max:.0f} s; it says nothing before its end")
+        raise not_finished(options.name, measured)
     try:
         document = json.loads(measured.stdout)
         found = document.get("configurations", [document])[0]

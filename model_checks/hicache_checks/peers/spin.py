@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hicache_checks.export import Promela
-from hicache_checks.peers.measure import Measured, PeerFailed, PeerMissing, PeerResult, last_line, measure
+from hicache_checks.peers.measure import (
+    Measured,
+    PeerFailed,
+    PeerMissing,
+    PeerResult,
+    last_line,
+    measure,
+    not_finished,
+)
 
 SAFETY = ("-DSAFETY", "-DNOREDUCE")
 TUNED = ("-DNOCOMP",)
@@ -79,7 +87,7 @@ def _result(measured: Measured, extra_states: int, compile_seconds: float, optio
     text = measured.stdout
     states = _number(r"^\s*([\d.e+]+) states, stored", text)
     if states is None:
-        raise PeerFailed(f"pan: {last_line(measured)}")
+        raise not_finished("spin", measured) if measured.timed_out else PeerFailed(f"pan: {last_line(measured)}")
     vector = _number(r"State-vector (\d+) byte", text)
     depth = _number(r"depth reached (\d+)", text)
     wrong = re.search(r"assertion violated\s+!\((\w+)_is_violated\)", text)
@@ -100,6 +108,7 @@ def _result(measured: Measured, extra_states: int, compile_seconds: float, optio
         version=_version(text),
         note=f"{search}, {flags}, {'with' if options.checked else 'without'} properties, vector {vector} bytes",
         complete=not (cut or errors or measured.timed_out),
+        stopped_after=measured.seconds if measured.timed_out else None,
         violated=None if wrong is None else wrong.group(1).removeprefix("no_"),
         depth=_violation_depth(text, extra_states) if wrong else depth,
     )

@@ -10,7 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hicache_checks.export import Tla
-from hicache_checks.peers.measure import Measured, PeerFailed, PeerMissing, PeerResult, last_line, measure
+from hicache_checks.peers.measure import (
+    Measured,
+    PeerFailed,
+    PeerMissing,
+    PeerResult,
+    last_line,
+    measure,
+    not_finished,
+)
 
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g")
 """For short runs, where starting costs more than running."""
@@ -62,14 +70,14 @@ def run(
     return result_of(measured, workers, checked)
 
 
-def _seconds_to_last_count(text: str) -> float | None:
-    """How long it had run when it last said how far it was, which it does once a minute; None if it never did."""
-    began = re.search(r"Starting\.\.\. \(([\d-]+ [\d:]+)\)", text)
-    counted = re.findall(r"Progress\(\d+\) at ([\d-]+ [\d:]+):", text)
-    if began is None or not counted:
-        return None
+def _seconds(measured: Measured) -> float:
+    """How long it ran; if it was killed, until it last said how far it was, which it does once a minute."""
+    began = re.search(r"Starting\.\.\. \(([\d-]+ [\d:]+)\)", measured.stdout)
+    counted = re.findall(r"Progress\(\d+\) at ([\d-]+ [\d:]+):", measured.stdout)
+    if not measured.timed_out or began is None or not counted:
+        return measured.seconds
     first, last = (datetime.fromisoformat(t) for t in (began.group(1), counted[-1]))
-    return (last - first).total_seconds() or None
+    return (last - first).total_seconds()
 
 
 def result_of(measured: Measured, workers: int, checked: bool) -> PeerResult:
@@ -77,6 +85,8 @@ def result_of(measured: Measured, workers: int, checked: bool) -> PeerResult:
     text = measured.stdout
     counts = re.findall(r"([\d,]+) states generated.*?, ([\d,]+) distinct states found", text)
     violated = re.search(r"Error: (?:Invariant|Action property|Temporal property) (\w+) is violated", text)
+    if not counts and measured.timed_out:
+        raise not_finished("tlc", measured)
     if not counts or ("Error:" in text and violated is None and "Temporal properties were violated" not in text):
         wrong = [line for line in text.splitlines() if "Error" in line or "Unknown operator" in line]
         raise PeerFailed(f"tlc: {wrong[0] if wrong else last_line(measured)}")
@@ -95,12 +105,13 @@ def result_of(measured: Measured, workers: int, checked: bool) -> PeerResult:
         states=distinct,
         # TLC counts the initial state as generated, and graphs by their states, not by their steps
         transitions=generated - 1,
-        seconds=_seconds_to_last_count(text) or measured.seconds if measured.timed_out else measured.seconds,
+        seconds=_seconds(measured),
         compile_seconds=0.0,
         peak_bytes=measured.peak_bytes,
         version=version.group(1) if version else "",
         note=f"{'with' if checked else 'without'} properties",
         complete=not measured.timed_out and violated is None and "No error has been found" in text,
+        stopped_after=measured.seconds if measured.timed_out else None,
         violated=name,
         depth=steps - 1 if name else int(depth.group(1)) - 1 if depth else None,
     )

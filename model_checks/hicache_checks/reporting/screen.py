@@ -22,7 +22,7 @@ class Screen:
     def for_target(cls, json_target: str | None) -> Screen:
         """The screen that goes with a `--json` target."""
         stream = sys.stderr if json_target == STDOUT else sys.stdout
-        return cls(Console(file=stream, highlight=False, soft_wrap=True), Progress(sys.stderr))
+        return cls(Console(file=stream, highlight=False, emoji=False, soft_wrap=True), Progress(sys.stderr))
 
     def say(self, text: str) -> None:
         """Print one line for people; markup in it is not interpreted."""

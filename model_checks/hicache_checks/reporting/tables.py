@@ -27,6 +27,11 @@ class VerifyRow:
     verdict: Verdict | None = None
 
 
+def counted(n: int, noun: str) -> str:
+    """A number of things in words, such as `1 step` or `2 steps`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def print_rows(
     console: Console,
     headers: Sequence[str],
@@ -50,7 +55,21 @@ def print_rows(
     if console.is_terminal:
         _print_rich(console, headers, rows, width, right, styles)
     else:
-        _print_plain(console, headers, rows, width, right)
+        for line in aligned(headers, rows, right):
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
+    """Rows of equal length as lines of plain text, in columns; without a header line when `headers` is empty."""
+    lines = [headers, *rows] if headers else rows
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        _SEPARATOR.join(
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def print_verify_summary(console: Console, rows: Sequence[VerifyRow]) -> None:
@@ -84,16 +103,3 @@ def _print_rich(
         table.add_row(*(Text(cell, style=style if index == width - 1 else "") for index, cell in enumerate(row)))
     # Rich wraps cells to the terminal; without `soft_wrap=False` the console's own setting would cut them.
     console.print(table, soft_wrap=False)
-
-
-def _print_plain(
-    console: Console, headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, right: frozenset[int]
-) -> None:
-    lines = [list(headers), *rows] if headers else list(rows)
-    widths = [max((len(line[index]) for line in lines), default=0) for index in range(width)]
-    for line in lines:
-        cells = [
-            cell.rjust(widths[index]) if index in right else cell.ljust(widths[index])
-            for index, cell in enumerate(line)
-        ]
-        console.print(_SEPARATOR.join(cells).rstrip(), markup=False, soft_wrap=True)

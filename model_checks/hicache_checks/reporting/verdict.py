@@ -78,13 +78,19 @@ def check_json_target(target: str | None) -> None:
 
     Raises InputError.
     """
-    if target is None or target == STDOUT:
+    if target != STDOUT:
+        check_file(target, "--json")
+
+
+def check_file(target: str | None, option: str) -> None:
+    """Refuse a file that cannot be written. Raises InputError, which names the option."""
+    if target is None:
         return
     path = Path(target)
     if path.is_dir():
-        raise InputError(f"--json {target}: is a directory")
+        raise InputError(f"{option} {target}: is a directory")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"--json {target}: no such directory: {path.parent}")
+        raise InputError(f"{option} {target}: no such directory: {path.parent}")
 
 
 def write_json(document: Mapping[str, object], target: str | None) -> None:
@@ -92,13 +98,21 @@ def write_json(document: Mapping[str, object], target: str | None) -> None:
     if target is None:
         return
     text = json.dumps(document, indent=2) + "\n"
+    if target != STDOUT:
+        write_file(text, target, "--json")
+        return
     try:
-        if target == STDOUT:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        else:
-            Path(target).write_text(text, encoding="utf-8")
+        sys.stdout.write(text)
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         raise InputError(f"--json {target}: {error.strerror}") from error
+
+
+def write_file(text: str, target: str, option: str) -> None:
+    """Write a file. Raises InputError, which names the option, when it cannot."""
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{option} {target}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""§8 The designs in circulation: the canonical one, and others as *what differs* from it."""
+"""§8 The designs: the canonical one, and others as *what differs* from it."""
 
 from __future__ import annotations
 

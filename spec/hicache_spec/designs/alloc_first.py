@@ -31,7 +31,7 @@ from ..state import (
 from ..tree import evict, protected_depth, room
 from . import revoking
 from .decide_at_drain import DECIDE_AT_DRAIN
-from .revoking import WithRevokeQueue, carry_out_revoke, take_revoke
+from .revoking import KNOWS_THE_REVOKE_QUEUE, WithRevokeQueue, carry_out_revoke, take_revoke
 
 
 def admit_with_pages(s: State, request: int, chain: int, span: int) -> None:
@@ -155,9 +155,7 @@ ALLOC_FIRST = DECIDE_AT_DRAIN.variant(
         "query_agree": query_agree_and_give_back,
         "query_put": query_put_to_io,
         "sched_drain": sched_drain_nothing_to_decide,
-        "is_travelling": revoking.is_travelling_with_revokes,
-        "at_rest": revoking.at_rest_with_revokes,
-        "step_drain_decides_its_own_attempt": revoking.step_drain_decides_its_own_attempt_by_either_queue,
+        **KNOWS_THE_REVOKE_QUEUE,
     },
     violates=("inv_no_memory_before_verdict",),
 )

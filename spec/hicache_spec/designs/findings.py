@@ -1,4 +1,4 @@
-"""§8 What is wrong with the designs that were released, as exploration finds it: data for tests, reports and the page.
+"""§8 What is wrong with the other designs, as exploration finds it: data for tests, reports and the page.
 
 A *finding* is a property that a design violates, the configuration in which that is seen, and the length of a shortest
 run. Some violations only follow from another one of the same design: they go when that one goes.
@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..bounds import AGAIN, PRESSURE, SOLO_CHURN, Bounds
+from .alloc_first import ALLOC_FIRST
+from .alloc_first_by_rid import ALLOC_FIRST_BY_RID
+from .decide_at_drain_by_rid import DECIDE_AT_DRAIN_BY_RID
+from .revoke_queue_by_rid import REVOKE_QUEUE_BY_RID
 
 AGAIN_WITH_ROOM = replace(AGAIN, name="again_with_room", host_pages=2, churn=True)
 """A request id used twice, with memory for both attempts and storage that may answer anything.
@@ -40,28 +44,28 @@ _EARLY_MEMORY = (
 )
 
 FINDINGS = (
-    Finding("decide_at_drain_by_rid", _MIXED_UP, AGAIN, 11),
-    Finding("decide_at_drain_by_rid", "inv_life_cycle_is_legal", AGAIN, 11, _MIXED_UP),
-    Finding("decide_at_drain_by_rid", "step_waits_for_the_verdict", AGAIN, 11, _MIXED_UP),
-    Finding("revoke_queue_by_rid", _MIXED_UP, AGAIN, 11),
-    Finding("revoke_queue_by_rid", "inv_life_cycle_is_legal", AGAIN, 11, _MIXED_UP),
-    Finding("revoke_queue_by_rid", "step_waits_for_the_verdict", AGAIN, 11, _MIXED_UP),
-    Finding("revoke_queue_by_rid", "inv_rest_restores_the_pool", AGAIN, 23, _MIXED_UP),
-    Finding("revoke_queue_by_rid", "inv_ended_operations_hold_nothing", AGAIN_WITH_ROOM, 23, _MIXED_UP),
-    Finding("revoke_queue_by_rid", "deadlock", AGAIN_WITH_ROOM, 24, _MIXED_UP),
-    *(Finding("alloc_first", *early) for early in _EARLY_MEMORY),
-    *(Finding("alloc_first_by_rid", *early) for early in _EARLY_MEMORY),
-    Finding("alloc_first_by_rid", _MIXED_UP, AGAIN_WITH_ROOM, 11),
-    Finding("alloc_first_by_rid", "inv_life_cycle_is_legal", AGAIN_WITH_ROOM, 11, _MIXED_UP),
-    Finding("alloc_first_by_rid", "step_waits_for_the_verdict", AGAIN_WITH_ROOM, 11, _MIXED_UP),
-    Finding("alloc_first_by_rid", "inv_rest_restores_the_pool", AGAIN_WITH_ROOM, 22, _MIXED_UP),
-    Finding("alloc_first_by_rid", "deadlock", AGAIN_WITH_ROOM, 23, _MIXED_UP),
+    Finding(DECIDE_AT_DRAIN_BY_RID.name, _MIXED_UP, AGAIN, 11),
+    Finding(DECIDE_AT_DRAIN_BY_RID.name, "inv_life_cycle_is_legal", AGAIN, 11, _MIXED_UP),
+    Finding(DECIDE_AT_DRAIN_BY_RID.name, "step_waits_for_the_verdict", AGAIN, 11, _MIXED_UP),
+    Finding(REVOKE_QUEUE_BY_RID.name, _MIXED_UP, AGAIN, 11),
+    Finding(REVOKE_QUEUE_BY_RID.name, "inv_life_cycle_is_legal", AGAIN, 11, _MIXED_UP),
+    Finding(REVOKE_QUEUE_BY_RID.name, "step_waits_for_the_verdict", AGAIN, 11, _MIXED_UP),
+    Finding(REVOKE_QUEUE_BY_RID.name, "inv_rest_restores_the_pool", AGAIN, 23, _MIXED_UP),
+    Finding(REVOKE_QUEUE_BY_RID.name, "inv_ended_operations_hold_nothing", AGAIN_WITH_ROOM, 23, _MIXED_UP),
+    Finding(REVOKE_QUEUE_BY_RID.name, "deadlock", AGAIN_WITH_ROOM, 24, _MIXED_UP),
+    *(Finding(ALLOC_FIRST.name, *early) for early in _EARLY_MEMORY),
+    *(Finding(ALLOC_FIRST_BY_RID.name, *early) for early in _EARLY_MEMORY),
+    Finding(ALLOC_FIRST_BY_RID.name, _MIXED_UP, AGAIN_WITH_ROOM, 11),
+    Finding(ALLOC_FIRST_BY_RID.name, "inv_life_cycle_is_legal", AGAIN_WITH_ROOM, 11, _MIXED_UP),
+    Finding(ALLOC_FIRST_BY_RID.name, "step_waits_for_the_verdict", AGAIN_WITH_ROOM, 11, _MIXED_UP),
+    Finding(ALLOC_FIRST_BY_RID.name, "inv_rest_restores_the_pool", AGAIN_WITH_ROOM, 22, _MIXED_UP),
+    Finding(ALLOC_FIRST_BY_RID.name, "deadlock", AGAIN_WITH_ROOM, 23, _MIXED_UP),
 )
 
 NEVER_HAPPENS = {
-    "decide_at_drain_by_rid": ("live_submitted_operations_end",),
-    "revoke_queue_by_rid": ("live_submitted_operations_end", "live_control_queues_drain"),
-    "alloc_first_by_rid": ("live_submitted_operations_end", "live_control_queues_drain"),
+    DECIDE_AT_DRAIN_BY_RID.name: ("live_submitted_operations_end",),
+    REVOKE_QUEUE_BY_RID.name: ("live_submitted_operations_end", "live_control_queues_drain"),
+    ALLOC_FIRST_BY_RID.name: ("live_submitted_operations_end", "live_control_queues_drain"),
 }
 """For each design, the liveness properties that it loses by mixing up attempts, as seen in AGAIN_WITH_ROOM."""
 
@@ -74,7 +78,7 @@ _NO_MEMORY_AT_THE_DRAIN = {
     "sometimes_aborted_before_allocation": "every pending operation has memory",
 }
 
-UNREACHED = {"alloc_first": _NO_MEMORY_AT_THE_DRAIN, "alloc_first_by_rid": _NO_MEMORY_AT_THE_DRAIN}
+UNREACHED = {ALLOC_FIRST.name: _NO_MEMORY_AT_THE_DRAIN, ALLOC_FIRST_BY_RID.name: _NO_MEMORY_AT_THE_DRAIN}
 """For each design, the outcomes of §6 that it cannot have, and why. A design that is not named has them all."""
 
 

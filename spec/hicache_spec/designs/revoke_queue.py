@@ -12,7 +12,7 @@ from ..pipeline import allocate, decide, find_record, reclaim, revoke, take_answ
 from ..state import AGREED, HITS, IDLE, PAGES, RANKS, THRESHOLD, WAS_STOPPED, retire
 from . import revoking
 from .decide_at_drain import DECIDE_AT_DRAIN
-from .revoking import WithRevokeQueue, carry_out_revoke, take_revoke
+from .revoking import KNOWS_THE_REVOKE_QUEUE, WithRevokeQueue, carry_out_revoke, take_revoke
 
 
 def query_put_in_either_queue(s: State, rank: int) -> None:
@@ -55,6 +55,8 @@ def sched_drain_revokes_first(s: State, revokes: int, hits: int, pages: int) -> 
 def decide_a_hit(s: State, op: int) -> None:
     """§8.3 One answered operation: skipped, revoked or given host pages. That the hit is worth it is known.
 
+    Why not the canonical words: they would do the same, for no hit below the threshold comes here. These are the
+    releases', and a comparison of the designs shows by them that the comparison has moved.
     Ref: sglang 0.5.17 hiradix_cache.py::_drain_storage_control_queues_impl
     """
     found = find_record(s, op)
@@ -78,8 +80,6 @@ REVOKE_QUEUE = DECIDE_AT_DRAIN.variant(
         "query_put": query_put_in_either_queue,
         "sched_drain": sched_drain_revokes_first,
         "decide": decide_a_hit,
-        "is_travelling": revoking.is_travelling_with_revokes,
-        "at_rest": revoking.at_rest_with_revokes,
-        "step_drain_decides_its_own_attempt": revoking.step_drain_decides_its_own_attempt_by_either_queue,
+        **KNOWS_THE_REVOKE_QUEUE,
     },
 )

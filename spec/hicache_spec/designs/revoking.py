@@ -6,6 +6,9 @@ fetching then comes to the scheduler by this queue, and the scheduler ends it wi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from ..events import ON_ALLOCATED, ON_REVOKED, ON_SKIPPED
 from ..language import NONE, State, emit, emitted, field, fifo, invariant, leads_to
 from ..pipeline import find_record, revoke
@@ -102,3 +105,11 @@ def revoke_queues_are_empty(s: State) -> bool:
 def live_revokes_are_carried_out(s: State) -> bool:
     """§8.3 P3. Whatever the query thread puts on the revoke queue is taken."""
     return any(len(s.revoke_queue[r]) > 0 for r in RANKS)
+
+
+KNOWS_THE_REVOKE_QUEUE: Mapping[str, Callable[..., Any]] = {
+    "is_travelling": is_travelling_with_revokes,
+    "at_rest": at_rest_with_revokes,
+    "step_drain_decides_its_own_attempt": step_drain_decides_its_own_attempt_by_either_queue,
+}
+"""What every design with a revoke queue replaces: the words and the property that speak of all queues."""

@@ -37,7 +37,6 @@ class ArrayKernels:
     _computed: dict[tuple[int, ...], Callable[..., list[Any]]] = field(default_factory=dict)
 
     name = "array"
-    build_seconds = 0.0
 
     @classmethod
     def build(cls, compiled: Compiled, device: str, images: Sequence[Image] = ()) -> ArrayKernels:

@@ -137,7 +137,10 @@ def _moved(permutation: Permutation, index_set: Any, i: int) -> int:
 def _table(slot: Slot, renamed: Sequence[int]) -> tuple[int, ...]:
     """What each stored value of a field becomes when elements are renamed."""
     if slot.bits > TABLE_BITS_MAX:
-        raise DoesNotFit(f"{slot.variable.name}: {slot.bits} bits are too many for symmetry reduction")
+        raise DoesNotFit(
+            f"{slot.variable.name}: {slot.bits} bits in one variable, more than the {TABLE_BITS_MAX} that symmetry "
+            "reduction can rename; explore without it"
+        )
     kind = slot.variable.type.kind
 
     def rename(stored: int) -> int:

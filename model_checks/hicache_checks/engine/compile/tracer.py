@@ -19,7 +19,7 @@ from hicache_checks.engine.compile.layout import DoesNotFit
 from hicache_checks.engine.compile.symbolic_state import Part, SymbolicState, Values, from_the_end, member_of
 from hicache_spec import language
 from hicache_spec.language import EventKind
-from hicache_spec.subset import place, source
+from hicache_spec.rule_source import place, source
 
 ITERATIONS_MAX = 256
 
@@ -231,9 +231,7 @@ class Tracer:
         if isinstance(target, ast.Name):
             frame.names[target.id] = value
             return
-        part = self.expression(frame, target, whole=True)
-        if not isinstance(part, Part) or not part.is_one:
-            raise self.refuse(frame, target, "an assignment to something that is not one value")
+        part: Part = self.expression(frame, target, whole=True)
         self.writes += 1
         part.store(value)
 

@@ -1,0 +1,23 @@
+"""The reference as a system under test: what is registered under `hicheck.targets`. Each factory takes nothing."""
+
+from __future__ import annotations
+
+from hicache_impl.adapter import Reference
+from hicache_impl.gated import GatedRuntime
+from hicache_impl.runtime import ThreadRuntime
+from hicache_impl.variants.revoke_queue import open_reference
+
+
+def reference() -> Reference:
+    """The reference on plain threads: real ones, or those of a simulation."""
+    return Reference(runtime=ThreadRuntime())
+
+
+def gated() -> Reference:
+    """The reference on threads that a test can hold at gates."""
+    return Reference(runtime=GatedRuntime())
+
+
+def revoke_queue() -> Reference:
+    """The variant with a queue for revokes, on plain threads."""
+    return open_reference(runtime=ThreadRuntime())

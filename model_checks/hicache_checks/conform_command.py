@@ -1,0 +1,236 @@
+"""`hicheck conform`: many schedules of a target, judged by the specification; what it finds is made small and kept."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hicache_checks.conformance import baseline, replay_file
+from hicache_checks.conformance.baseline import Judged
+from hicache_checks.conformance.campaign import Campaign, Reported, confirm, run_campaign
+from hicache_checks.conformance.findings import HARNESS, PROTOCOL, UNKNOWN, cause
+from hicache_checks.conformance.regression import write_pytest
+from hicache_checks.conformance.search import THREADS, SearchOptions
+from hicache_checks.conformance.workers import Allowed
+from hicache_checks.reporting import (
+    Outcome,
+    Report,
+    ReportedFinding,
+    Screen,
+    Verdict,
+    check_file,
+    counted,
+    html_report,
+    junit,
+    print_rows,
+    print_story,
+    printable,
+    write_file,
+)
+from hicache_spec import DESIGNS
+
+PROFILE = "decide_at_drain"
+SHRINK_S = 20.0
+GIB = 1 << 30
+CONFIRMED = {None: "not tried with real threads", True: "also with real threads", False: "not seen with real threads"}
+
+
+@dataclass(frozen=True)
+class ConformOptions:
+    """What the user asked for. `confirm`: try findings with real threads.
+
+    `findings`: a directory for a replay file and a pytest file of each finding. `junit`, `html`: files for a report.
+    `baseline`: a file of known failures. `stall_seconds`, `memory_gib`: what a process of the target is allowed.
+    """
+
+    target: str
+    search: SearchOptions
+    jobs: int = 1
+    confirm: bool = True
+    findings: Path | None = None
+    junit: str | None = None
+    html: str | None = None
+    baseline: Path | None = None
+    stall_seconds: float = 60.0
+    memory_gib: float = 16.0
+
+    @property
+    def allowed(self) -> Allowed:
+        """What each process of the target is allowed."""
+        return Allowed(self.stall_seconds, int(self.memory_gib * GIB))
+
+
+def run(options: ConformOptions, screen: Screen) -> Outcome:
+    """Search, confirm, report. Raises InputError."""
+    check_file(options.junit, "--junit")
+    check_file(options.html, "--html")
+    known = None if options.baseline is None else baseline.read(options.baseline)
+    started = time.monotonic()
+    campaign = run_campaign(
+        options.target, options.search, options.jobs, SHRINK_S, screen.progress.update, options.allowed
+    )
+    reported = sorted(campaign.reported.values(), key=lambda r: -r.schedules)
+    for r in reported:
+        if r.replay is None:
+            continue
+        if options.search.mode == THREADS:
+            r.confirmed = True
+        elif options.confirm and r.finding.kind == PROTOCOL:
+            screen.progress.update(f"trying {cause(r.finding)} with real threads")
+            r.confirmed = confirm(options.target, r.replay, options.allowed)
+        if options.findings is not None:
+            replay_file.write(r.replay, _file_of(options.findings, r))
+            write_pytest(r.replay, options.findings / f"test_{cause(r.finding)}.py")
+    screen.progress.clear()
+    judged = Judged()
+    if known is not None:
+        judged = baseline.judge(known, campaign.reported, _is_complete(options, campaign), datetime.date.today())
+    verdict = verdict_of(campaign, judged)
+    report = _report(options, campaign, reported, judged, verdict, time.monotonic() - started)
+    if options.junit is not None:
+        write_file(junit(report), options.junit, "--junit")
+    if options.html is not None:
+        write_file(html_report(report), options.html, "--html")
+    _print(report, screen)
+    return Outcome(verdict, _keys(options, campaign, reported, judged))
+
+
+def verdict_of(campaign: Campaign, judged: Judged) -> Verdict:
+    """A violation that is not known fails, and so does a baseline that is out of date; the harness's own errors are
+    errors; nothing run at all is an error too."""
+    kinds = {r.finding.kind for name, r in campaign.reported.items() if name not in judged.known}
+    if PROTOCOL in kinds or judged.stale:
+        return Verdict.FAIL
+    if HARNESS in kinds or not campaign.outcomes:
+        return Verdict.ERROR
+    return Verdict.UNKNOWN if UNKNOWN in kinds or campaign.incomplete else Verdict.PASS
+
+
+def _is_complete(options: ConformOptions, campaign: Campaign) -> bool:
+    """Would the run have found what it found before? Real threads may do something else each time."""
+    stopped = options.search.stop_at_first and bool(campaign.reported)
+    return not (campaign.incomplete or stopped or options.search.schedules is None or options.search.mode == THREADS)
+
+
+def _file_of(findings: Path, reported: Reported) -> Path:
+    return findings / f"{cause(reported.finding)}.json"
+
+
+def _keys(options: ConformOptions, campaign: Campaign, reported: Sequence[Reported], judged: Judged) -> dict[str, Any]:
+    return {
+        "target": options.target,
+        "profile": PROFILE,
+        "mode": options.search.mode,
+        "ranks": options.search.ranks,
+        "policies": list(options.search.policies),
+        "strategy": options.search.strategy,
+        "seed": options.search.seed,
+        "schedules": campaign.schedules,
+        "distinct_traces": len(campaign.traces),
+        "spec_states": len(campaign.states),
+        "outcomes": dict(campaign.outcomes.most_common()),
+        "findings": [_finding_keys(r, judged) for r in reported],
+        "unobserved": dict(+campaign.unobserved),
+        "baseline": {"known": sorted(judged.known), "stale": dict(judged.stale)},
+    }
+
+
+def _finding_keys(reported: Reported, judged: Judged) -> dict[str, Any]:
+    replay = reported.replay
+    return {
+        "id": cause(reported.finding),
+        "known": cause(reported.finding) in judged.known,
+        **asdict(reported.finding),
+        "schedules": reported.schedules,
+        "steps": None if replay is None else len(replay.program),
+        "confirmed": reported.confirmed,
+        "replay": None if replay is None else replay_file.to_document(replay),
+        "story": None if reported.story is None else msgspec.to_builtins(reported.story),
+    }
+
+
+def _report(
+    options: ConformOptions,
+    campaign: Campaign,
+    reported: Sequence[Reported],
+    judged: Judged,
+    verdict: Verdict,
+    seconds: float,
+) -> Report:
+    how = counted(options.search.ranks, "rank") + (", real threads" if options.search.mode == THREADS else "")
+    unobserved = ", ".join(f"{name} {count:,}" for name, count in (+campaign.unobserved).most_common())
+    return Report(
+        target=options.target,
+        verdict=verdict,
+        seconds=seconds,
+        summary=[
+            ("target", options.target),
+            ("schedules", f"{campaign.schedules:,} on {how}, {', '.join(options.search.policies)}; {seconds:.1f} s"),
+            ("distinct", f"{len(campaign.traces):,} traces, {len(campaign.states):,} states of the specification"),
+            *([("unobserved", unobserved)] if unobserved else []),
+            ("findings", f"{len(reported)}{f', {len(judged.known)} of them known' if judged.known else ''}"),
+            ("verdict", verdict.value),
+        ],
+        properties={
+            rule.name: rule.title for rule in DESIGNS[PROFILE].rules() if rule.kind in ("invariant", "step", "live")
+        },
+        findings=[*(_reported(options, r, judged) for r in reported), *starmap(_out_of_date, judged.stale.items())],
+        why=_why(campaign),
+    )
+
+
+def _why(campaign: Campaign) -> str:
+    """Why what was not found is not known to be absent; empty: as much as was asked for was looked at."""
+    if not campaign.outcomes:
+        return "no step of the specification was executed"
+    if any(r.finding.kind != PROTOCOL for r in campaign.reported.values()):
+        return "some runs could not be judged"
+    return "a budget ran out" if campaign.incomplete else ""
+
+
+def _out_of_date(name: str, why: str) -> ReportedFinding:
+    return ReportedFinding(name, "baseline", why, is_violation=True, how_often="the baseline is out of date")
+
+
+def _reported(options: ConformOptions, reported: Reported, judged: Judged) -> ReportedFinding:
+    finding, replay = reported.finding, reported.replay
+    known = judged.known.get(cause(finding))
+    told = ReportedFinding(
+        id=cause(finding),
+        known="" if known is None else f"known until {known.expires}: {known.reason}",
+        property=finding.property,
+        message=finding.message,
+        is_violation=finding.kind == PROTOCOL,
+        how_often=f"{finding.kind}, {counted(reported.schedules, 'schedule')}, {CONFIRMED[reported.confirmed]}",
+    )
+    if replay is None:
+        return told
+    file = None if options.findings is None else _file_of(options.findings, reported)
+    return replace(
+        told,
+        program=replay.program,
+        story=reported.story,
+        replay=msgspec.json.encode(replay).decode(),
+        replay_command="" if file is None else f"hicheck replay {shlex.quote(str(file))}",
+    )
+
+
+def _print(report: Report, screen: Screen) -> None:
+    for finding in report.findings:
+        screen.say(printable(f"{finding.id}  {finding.property}: {finding.message}"))
+        screen.say(f"  {finding.how_often}")
+        if finding.known:
+            screen.say(printable(f"  {finding.known}"))
+        if finding.story is not None:
+            print_story(screen, finding.story)
+        if finding.replay_command:
+            screen.say(printable(f"  {finding.replay_command}"))
+    print_rows(screen.console, [], [[name, printable(value)] for name, value in report.summary])

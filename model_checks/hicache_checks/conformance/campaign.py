@@ -1,0 +1,158 @@
+"""A search by several workers at once, and what they found together; one that crashes is a finding, not the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from hicache_checks.conformance import replay_file
+from hicache_checks.conformance.findings import HARNESS, Finding, cause
+from hicache_checks.conformance.replay_file import Replay
+from hicache_checks.conformance.search import SearchOptions
+from hicache_checks.conformance.workers import ALLOWED, Allowed, Crash, work
+from hicache_checks.reporting import Story
+
+CRASHES_MAX = 3
+CRASHED = "P31 the process survives"
+HUNG = "P22 progress"
+
+
+@dataclass
+class Reported:
+    """A cause: how many schedules show it, and the smallest run of them. No replay: it ended the process."""
+
+    finding: Finding
+    schedules: int
+    replay: Replay | None = None
+    story: Story | None = None
+    confirmed: bool | None = None
+
+
+@dataclass
+class Campaign:
+    """What all workers saw; `traces` and `states` are hashes of distinct ones. `incomplete`: a budget ran out."""
+
+    schedules: int = 0
+    incomplete: bool = False
+    traces: set[int] = field(default_factory=set)
+    states: set[int] = field(default_factory=set)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    unobserved: Counter[str] = field(default_factory=Counter)
+    capabilities: set[str] = field(default_factory=set)
+    reported: dict[str, Reported] = field(default_factory=dict)
+
+    def add(self, new: Reported) -> None:
+        """Another finding; of the same cause the smaller run is kept."""
+        known = self.reported.setdefault(cause(new.finding), new)
+        if known is new:
+            return
+        known.schedules += new.schedules
+        if known.replay and new.replay and len(new.replay.choices) < len(known.replay.choices):
+            known.finding, known.replay, known.story = new.finding, new.replay, new.story
+
+
+def run_campaign(
+    target: str,
+    options: SearchOptions,
+    jobs: int,
+    shrink_seconds: float,
+    show: Callable[[str], None],
+    allowed: Allowed = ALLOWED,
+) -> Campaign:
+    """Every schedule once, shared among `jobs` processes. Raises InputError when the target cannot be used."""
+    campaign = Campaign()
+    latest: dict[int, Mapping[str, Any]] = {}
+    seen: dict[tuple[int, str], Mapping[str, Any]] = {}
+    lock = threading.Lock()
+    started = time.monotonic()
+
+    def share(worker: int) -> None:
+        first, crashes = worker, 0
+        while options.has(first):
+            mine = replace(options, first=first, stride=jobs, seconds_max=seconds_left())
+            job = {"do": "search", "target": target, "options": asdict(mine), "shrink_seconds": shrink_seconds}
+            crash = work(job, lambda said: hear(worker, said), allowed)
+            if crash is None:
+                return
+            with lock:
+                campaign.schedules += int(latest.pop(worker, {}).get("schedules", 0))
+                campaign.add(Reported(finding_of(crash), 1))
+                for place in [place for place in seen if place[0] == worker]:
+                    campaign.add(_reported(seen.pop(place)))
+            crashes += 1
+            if crash.number is None or crashes == CRASHES_MAX:
+                campaign.incomplete = True
+                return
+            first = crash.number + jobs
+
+    def seconds_left() -> float | None:
+        return None if options.seconds_max is None else options.seconds_max - (time.monotonic() - started)
+
+    def hear(worker: int, said: Mapping[str, Any]) -> None:
+        with lock:
+            if "seen" in said:
+                seen[worker, said["cause"]] = said["seen"]
+            elif "found" in said:
+                del seen[worker, said["cause"]]
+                campaign.add(_reported(said["found"]))
+            elif "done" in said:
+                latest.pop(worker, None)
+                _take(campaign, said)
+            elif "schedules" in said:
+                latest[worker] = said
+            show(_line(campaign, latest.values()))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in [pool.submit(share, worker) for worker in range(jobs)]:
+            future.result()
+    return campaign
+
+
+def confirm(target: str, replay: Replay, allowed: Allowed = ALLOWED) -> bool:
+    """Whether the program of a replay shows the same with real threads and real time, within a few tries."""
+    answers: list[Mapping[str, Any]] = []
+    job = {"do": "confirm", "target": target, "replay": replay_file.to_document(replay)}
+    crash = work(job, answers.append, allowed)
+    # A process that ends under real threads is as wrong as what the simulation saw.
+    return crash is not None or bool(answers[-1]["confirmed"])
+
+
+def _take(campaign: Campaign, said: Mapping[str, Any]) -> None:
+    campaign.schedules += said["done"]["schedules"]
+    campaign.incomplete |= said["done"]["out_of_time"]
+    campaign.traces.update(said["traces"])
+    campaign.states.update(said["states"])
+    campaign.outcomes.update(said["outcomes"])
+    campaign.unobserved.update(said["unobserved"])
+    campaign.capabilities.update(said["capabilities"])
+
+
+def _reported(found: Mapping[str, Any]) -> Reported:
+    replay = replay_file.from_document(found["replay"], "a worker")
+    story = msgspec.convert(found["story"], Story)
+    if replay.found is None:
+        finding = Finding("replay", "the same choices show nothing wrong: the target is not deterministic", HARNESS)
+        return Reported(finding, found["schedules"], replay, story)
+    return Reported(replay.found, found["schedules"], replay, story)
+
+
+def finding_of(crash: Crash) -> Finding:
+    """A worker that died or hung, as a finding. What differs from run to run is in quotes (see `cause`)."""
+    where = "" if crash.number is None else f" in schedule {crash.number}"
+    words = crash.words.replace("'", '"')
+    message = f"the process {crash.how}{where}" + (f", saying '{words}'" if words else "")
+    return Finding(HUNG if crash.is_hung else CRASHED, message, place=crash.place or "process")
+
+
+def _line(campaign: Campaign, latest: Any) -> str:
+    schedules = campaign.schedules + sum(said["schedules"] for said in latest)
+    rate = sum(said["schedules"] / said["seconds"] for said in latest if said["seconds"])
+    causes = len(campaign.reported) + sum(said["causes"] for said in latest)
+    return f"{schedules:,} schedules, {rate:,.0f} a second, {causes} causes"

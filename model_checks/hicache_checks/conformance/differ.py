@@ -1,0 +1,348 @@
+"""Two targets and one program: does it end differently on them?
+
+Nothing but the targets differs: the program is drawn before either runs, nobody is preempted, and after every call
+everybody has the time that he needs. Compared is what became of every request, and what is observed at rest in the end.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from hicache_checks.conformance.adapter_checks import OBSERVED
+from hicache_checks.conformance.explainer import name_of
+from hicache_checks.conformance.findings import HARNESS, Broken
+from hicache_checks.conformance.judges import built
+from hicache_checks.conformance.minimise import minimise
+from hicache_checks.conformance.observation import UNOBSERVED, Seen
+from hicache_checks.conformance.program import Item, Setup, Step, draw_setup, draw_step, menu_for
+from hicache_checks.conformance.schedule import SimulatedPlace
+from hicache_checks.conformance.session import Session
+from hicache_checks.conformance.target import Target, opened
+from hicache_checks.reporting import InputError
+from hicache_checks.simulation.choices import Chooser, Choices, Plainest, Replayed, Seeded
+from hicache_checks.simulation.isolation import TorchModes
+from hicache_checks.simulation.standins.collectives import open_ranks
+from hicache_checks.simulation.world import NotSimulated, World
+
+AMPLE_PAGES = 64
+"""More than all prompts together have, resident and on their way."""
+SHRINK_S = 20.0
+STEPS_MAX = 12
+PROGRESS_S = 0.5
+RANKS = (1, 1, 1, 2)
+DECISIONS = ("allocated", "revoked", "skipped", "fetched", "evicted", "stopped")
+QUIET = ("audit", "audit_stores", "observe")
+
+
+def _ample(setup: Setup) -> Setup:
+    return replace(setup, host_pages=AMPLE_PAGES)
+
+
+ASSUMPTIONS: dict[str, Callable[[Setup], Setup]] = {"no_host_pressure": _ample, "whole_ticks": lambda setup: setup}
+"""Those of the specification that say something of the sizes or hold of every program here: no thread is on its way
+during a tick, so it takes everything."""
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """What to compare: programs 0, 1, ... below `programs`, as far as the time goes."""
+
+    left: str
+    right: str
+    assume: tuple[str, ...] = ()
+    programs: int = 1000
+    seconds_max: float = 60.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is done to both."""
+
+    setup: Setup
+    steps: tuple[Step, ...]
+
+
+@dataclass
+class Call:
+    """A call as one side answers it; below it, what was decided then, or what became different."""
+
+    text: str
+    answer: str = ""
+    below: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """A program on one target. The first `own_calls` are its own; by the others everything comes to its end.
+
+    `ends`: of every operation, in the order of the submissions; `rest`: observed in the end; `broken`: what was wrong.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    ends: dict[str, str] = field(default_factory=dict)
+    rest: dict[str, Any] = field(default_factory=dict)
+    broken: str | None = None
+    own_calls: int = 0
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        """What is compared."""
+        return (list(self.ends.items()), self.rest, self.broken)
+
+
+# ---- one side
+
+
+class Recorder:
+    """A judge who only writes down. See session.Judge."""
+
+    def __init__(self, target: Any, place: SimulatedPlace, run: Run) -> None:
+        self._target = target
+        self._place = place
+        self._run = run
+        self._has_events = "events" in target.capabilities()
+        self._read = 0
+        self._seen: Mapping[str, Any] = target.observe()
+        self._attempts: Counter[str] = Counter()
+        self._live: dict[str, str] = {}
+
+    def before(self, step: Step, now: float) -> None:
+        """See Judge."""
+        if step.kind not in QUIET:
+            self._run.calls.append(Call(str(step)))
+
+    def after(self, step: Step, answer: Any, now: float) -> None:
+        """See Judge. Everybody goes on until he rests."""
+        if step.kind in QUIET:
+            return
+        self._place.settle()
+        if step.kind == "submit" and answer["accepted"]:
+            (rid, _) = step.args
+            self._attempts[rid] += 1
+            self._live[rid] = f"{rid}#{self._attempts[rid]}"
+            self._run.ends[self._live[rid]] = "pending"
+        if step.kind == "poll":
+            self._take_ends(answer)
+        self._run.calls[-1].answer = said(step, answer)
+        self._look()
+
+    def at_rest(self, observed: Mapping[str, Any]) -> None:
+        """See Judge."""
+        self._run.rest = {name: _plain(observed[name]) for name in OBSERVED if observed[name] is not UNOBSERVED}
+
+    def explain_failure(self) -> None:
+        """See Judge."""
+
+    def begin_again(self) -> None:
+        """See Judge."""
+        self._run.calls.append(Call("flush()"))
+        self._read = 0
+        self._look()
+
+    def finish(self) -> None:
+        """See Judge."""
+
+    def _take_ends(self, answer: Mapping[str, Mapping[str, Any]]) -> None:
+        for rid, how in answer.items():
+            if rid in self._live and how.get("state") in ("fetched", "revoked"):
+                pages = f" {how['pages']}" if how["state"] == "fetched" and isinstance(how.get("pages"), int) else ""
+                self._run.ends[self._live.pop(rid)] = f"{how['state']}{pages}"
+
+    def _look(self) -> None:
+        """What was decided, and what is seen of it; an operation that is gone without a word was revoked."""
+        before, self._seen = self._seen, self._target.observe()
+        below, now = self._run.calls[-1].below, self._seen
+        if now["operations"] is not UNOBSERVED:
+            pending = {rid for rid, _ in now["operations"]}
+            for rid in [rid for rid in self._live if rid not in pending]:
+                self._run.ends[self._live.pop(rid)] = "revoked"
+        if self._has_events:
+            below += self._decisions()
+        below += [f"{name} {before[name]} -> {now[name]}" for name in OBSERVED[:-1] if before[name] != now[name]]
+
+    def _decisions(self) -> list[str]:
+        """What the scheduler of rank 0 decided since the last look; they all decide the same."""
+        events = self._target.logs()[0].take_since(self._read)
+        self._read += len(events)
+        return [told(event) for event in events if event.kind in DECISIONS]
+
+
+def _plain(observed: Any) -> Any:
+    """As JSON has it."""
+    return {name_of(op): pages for op, pages in observed.items()} if isinstance(observed, Mapping) else observed
+
+
+def told(event: Seen) -> str:
+    """An event without whose it is."""
+    operation = "" if event.op is None else f" {name_of(event.op)}"
+    return f"{event.kind}{operation}{''.join(f' {name}={value}' for name, value in event.data.items())}"
+
+
+def said(step: Step, answer: Any) -> str:
+    """An answer in a few words."""
+    if step.kind == "submit":
+        reason = answer.get("reason")
+        return "accepted" if answer["accepted"] else f"declined{f': {reason}' if reason else ''}"
+    if step.kind == "poll":
+        return f"ready: {', '.join(rid for rid, how in answer.items() if how['ready']) or 'none'}"
+    return str(answer) if isinstance(answer, bool) else ""
+
+
+def run_program(target: Target, program: Program) -> Run:
+    """The program, each call to its end. Raises InputError for a target that cannot be used."""
+    run, setup = Run(), program.setup
+    world = World(Plainest(), modes=TorchModes())
+    open_ranks(world, setup.ranks)
+
+    def main() -> None:
+        adapter = built(target.build)
+        adapter.reset(setup.config())
+        for prompt in setup.stored:
+            adapter.store(prompt)
+        # An audit says what is wrong, not what is different.
+        capabilities = [name for name in adapter.capabilities() if name != "audit"]
+        place = SimulatedPlace(world, adapter.settle) if "settle" in capabilities else SimulatedPlace(world)
+        session = Session(adapter, setup, Recorder(adapter, place, run), place, capabilities)
+        for step in program.steps:
+            if step.kind == "wait":
+                run.calls.append(Call(str(step)))
+            session.do(step)
+        run.own_calls = len(run.calls)
+        session.run_out()
+        adapter.close()
+
+    try:
+        world.run(main)
+    except Broken as broken:
+        if broken.finding.kind == HARNESS:
+            raise InputError(f"{target.name} cannot be used: {broken}") from None
+        run.broken = broken.finding.property
+    except NotSimulated as error:
+        raise InputError(f"{target.name} cannot be used: {error}") from None
+    except Exception as error:
+        run.broken = f"{type(error).__name__}: {error}"
+    if world.problem is not None:
+        run.broken = world.problem.kind
+    return run
+
+
+# ---- both sides
+
+
+@dataclass(frozen=True)
+class Side:
+    """A target with the modules that it was loaded in: two variants of one package have each their own."""
+
+    target: Target
+    modules: Mapping[str, Any]
+    capabilities: frozenset[str]
+
+    def run(self, program: Program) -> Run:
+        """See run_program."""
+        with _in_place(self.modules):
+            return run_program(self.target, program)
+
+
+@contextmanager
+def open_side(name: str) -> Iterator[Side]:
+    """Load a target, simulated. Raises InputError."""
+    with opened(name, simulate=True) as target:
+        own = tuple(f"{package}." for package in target.packages)
+        modules = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(own)}
+        capabilities: list[str] = []
+        World(Plainest()).run(lambda: capabilities.extend(built(target.build).capabilities()))
+        yield Side(target, modules, frozenset(capabilities))
+
+
+@contextmanager
+def _in_place(modules: Mapping[str, Any]) -> Iterator[None]:
+    """What is imported within a function is then of the same variant."""
+    others = {name: sys.modules[name] for name in modules if name in sys.modules}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name in modules:
+            sys.modules.pop(name, None)
+        sys.modules.update(others)
+
+
+def draw_program(choices: Chooser, menu: Sequence[Item], assume: Collection[str]) -> Program:
+    """A program on a setup of which the assumptions hold."""
+    ranks = RANKS[choices.choose(len(RANKS))]
+    policy = ("wait_complete", "best_effort", "timeout")[choices.choose(3)]
+    setup = draw_setup(choices, ranks, policy, any(item.kind == "store" for item in menu))
+    for name in assume:
+        setup = ASSUMPTIONS[name](setup)
+    steps: list[Step] = []
+    while len(steps) < STEPS_MAX and (step := draw_step(choices, menu, ranks)) is not None:
+        steps.append(step)
+    return Program(setup, tuple(steps))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A program that ends differently. `number`: of the one that it was before it was made small."""
+
+    number: int
+    program: Program
+    left: Run
+    right: Run
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How many programs were run on both; the difference, if there is one. `out_of_time`: not as many as wanted."""
+
+    programs: int
+    out_of_time: bool
+    difference: Difference | None
+
+
+def compare(options: DiffOptions, note: Callable[[str], None]) -> Compared:
+    """Look for a difference and make it small. `note` is told how far it is. Raises InputError."""
+    with open_side(options.left) as left, open_side(options.right) as right:
+        menu = menu_for(left.capabilities & right.capabilities)
+
+        def both(choices: Choices) -> tuple[Program, Run, Run]:
+            program = draw_program(choices, menu, options.assume)
+            return program, left.run(program), right.run(program)
+
+        def differs(choices: Choices) -> bool:
+            note("making the difference small")
+            _, ours, theirs = both(choices)
+            return ours.outcome != theirs.outcome
+
+        start = time.monotonic()
+        for number in range(options.programs):
+            if time.monotonic() - start > options.seconds_max:
+                return Compared(number, True, None)
+            note(f"{number:,} programs, no difference")
+            choices = Seeded(f"{options.seed}/{number}")
+            _, ours, theirs = both(choices)
+            if ours.outcome != theirs.outcome:
+                smallest = minimise(differs, choices, SHRINK_S)
+                return Compared(number + 1, False, Difference(number, *both(Replayed(smallest.taken))))
+        return Compared(options.programs, False, None)
+
+
+def compare_job(job: Mapping[str, Any], running: Callable[[int], None], say: Callable[[Any], None]) -> None:
+    """The job of a worker: `options` as of DiffOptions. Raises InputError."""
+    last = time.monotonic()
+
+    def note(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > PROGRESS_S:
+            last = time.monotonic()
+            say({"doing": text})
+
+    options = DiffOptions(**{**job["options"], "assume": tuple(job["options"]["assume"])})
+    running(0)
+    say({"compared": asdict(compare(options, note))})

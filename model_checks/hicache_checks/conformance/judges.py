@@ -1,0 +1,61 @@
+"""Who judges a target: every event by itself where there are logs, else what its callers see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from hicache_checks.conformance.adapter_checks import ADAPTER, CheckedAdapter
+from hicache_checks.conformance.black_box_judge import PAUSE_S, BlackBoxJudge
+from hicache_checks.conformance.findings import HARNESS, Broken
+from hicache_checks.conformance.program import Setup
+from hicache_checks.conformance.session import Judge
+from hicache_checks.conformance.white_box import WhiteBox
+from hicache_checks.simulation.world import NotSimulated
+
+
+class Judging(Judge, Protocol):
+    """A judge that keeps account.
+
+    `states`: those of the specification that were met, as keys; `outcomes`: what happened, counted; `unobserved`: what
+    could not be seen, or was taken on trust, counted.
+    """
+
+    states: set[bytes]
+    outcomes: Counter[str]
+
+    @property
+    def unobserved(self) -> Counter[str]: ...
+
+
+class Rest(NamedTuple):
+    """Whether a target is known to be at rest when a session says so; if not, how long a turn waits for it."""
+
+    can_settle: bool
+    pause_s: float = PAUSE_S
+
+
+MakeJudge = Callable[[Any, Setup, Rest], Judging]
+
+
+def judge_for(target: Any, setup: Setup, rest: Rest) -> Judging:
+    """The judge that a target's capabilities allow."""
+    return WhiteBox(target, setup) if has_events(target) else BlackBoxJudge(target, setup, *rest)
+
+
+def has_events(target: Any) -> bool:
+    """Can its logs be read?"""
+    return "events" in target.capabilities()
+
+
+def built(build: Callable[[], Any]) -> CheckedAdapter:
+    """A new adapter. Broken: there is none, or it lacks something."""
+    try:
+        target = build()
+    except NotSimulated:
+        raise
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise Broken(ADAPTER, f"{type(error).__name__}: {text}", HARNESS, "the factory") from error
+    return CheckedAdapter(target)

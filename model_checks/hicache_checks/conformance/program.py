@@ -1,0 +1,166 @@
+"""What is done to a system under test: a setup and steps, drawn from choices, so that they can be replayed and shrunk.
+
+Choice 0 of a step is the end of the program; the steps that follow it in `MENU` come from plain to rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hicache_checks.simulation.choices import Chooser
+
+Tokens = tuple[int, ...]
+
+RIDS = ("a", "b", "c")
+# Prompts in pages of one token. They share prefixes, differ in the middle, one is longer than small pools, and some end
+# in what is a prompt of its own, so that a hash chain that starts at the wrong place finds something.
+PROMPTS: tuple[Tokens, ...] = (
+    *((1, 2, 3, 4), (1, 2, 3), (1, 2), (1,), (5, 6, 7), (5, 6)),
+    *((5,), (1, 2, 8), (1, 9, 3), (1, 5), (1, 5, 6), (1, 2, 5, 6)),
+)
+TIMEOUT_S = 1.0
+# No sum of these is near the time-out, so that a request is late or it is not.
+WAITS_S = (0.7, 1.5, 0.4)
+STEPS_MAX = 24
+BREAKS = ("raise", "miss", "short", "stall")
+LIES = ("wrong_bytes", "late_write")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The system at the start: sizes in pages of one token."""
+
+    ranks: int = 1
+    policy: str = "wait_complete"
+    host_pages: int = 6
+    threshold_pages: int = 1
+    limit_pages: int = 16
+    stored: tuple[Tokens, ...] = ()
+
+    def config(self) -> dict[str, Any]:
+        """What an adapter's `reset` is given."""
+        return {
+            "ranks": self.ranks,
+            "policy": self.policy,
+            "namespace": "mine",
+            "page_size": 1,
+            "page_bytes": 16,
+            "host_pages": self.host_pages,
+            "device_pages": 6,
+            "threshold_pages": self.threshold_pages,
+            "limit_pages": self.limit_pages,
+            "timeout_s_base": TIMEOUT_S,
+            "timeout_s_per_page": 0.0,
+            "timeout_s_max": TIMEOUT_S,
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call, or something that the world does: `kind` is a name in MENU."""
+
+    kind: str
+    args: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(map(repr, self.args))})"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A kind of step: how often it is chosen, and the capability that it needs of a target."""
+
+    kind: str
+    weight: int
+    needs: str | None = None
+
+
+END = "end"
+MENU = (
+    Item(END, 1),
+    Item("submit", 6),
+    Item("turn", 5),
+    Item("tick", 2),
+    Item("poll", 2),
+    Item("abort", 2),
+    Item("settle", 2),
+    Item("fetch", 3),
+    Item("submit_again", 1),
+    Item("wait", 1),
+    Item("stop", 1, "stop"),
+    Item("store", 2, "store"),
+    Item("store_elsewhere", 1, "store"),
+    Item("prefill", 3, "tiers"),
+    Item("converse", 1, "tiers"),
+    Item("evict_device", 1, "tiers"),
+    Item("break_storage", 2, "faults"),
+    Item("lose", 1, "faults"),
+    Item("heal_storage", 1, "faults"),
+    Item("vanish", 2, "faults"),
+    Item("lie", 1, "checked_bytes"),
+    Item("flush", 1, "flush"),
+    Item("reattach", 1, "attach"),
+)
+
+
+def menu_for(capabilities: Collection[str]) -> tuple[Item, ...]:
+    """The kinds of steps that can be done to a target."""
+    return tuple(item for item in MENU if item.needs is None or item.needs in capabilities)
+
+
+def draw_setup(choices: Chooser, ranks: int, policy: str, can_store: bool = True) -> Setup:
+    """A small system, with up to four prompts in its storage."""
+    host_pages = (6, 4, 3, 2, 5)[choices.choose(5)]
+    threshold_pages = (1, 2, 1, 3)[choices.choose(4)]
+    limit_pages = (16, 4, 2)[choices.choose(3)]
+    stored = tuple(_prompt(choices) for _ in range(choices.choose(5))) if can_store else ()
+    return Setup(ranks, policy, host_pages, threshold_pages, limit_pages, stored)
+
+
+def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None:
+    """The next step; None: the program ends."""
+    kind = _weighted(choices, menu)
+    if kind == END:
+        return None
+    if kind in ("submit", "fetch", "submit_again"):
+        return Step(kind, (_rid(choices), _prompt(choices)))
+    if kind in ("abort", "stop"):
+        return Step(kind, (_rid(choices),))
+    if kind == "poll":
+        asked = choices.choose(2 ** len(RIDS) - 1) + 1
+        return Step(kind, (tuple(rid for i, rid in enumerate(RIDS) if asked >> i & 1),))
+    if kind == "wait":
+        return Step(kind, (WAITS_S[choices.choose(len(WAITS_S))],))
+    if kind in ("store", "store_elsewhere", "prefill", "converse"):
+        return Step(kind, (_prompt(choices),))
+    if kind == "evict_device":
+        return Step(kind, (choices.choose(4) + 1,))
+    if kind == "lose":
+        return Step(kind, (choices.choose(ranks), _prompt(choices)))
+    if kind == "vanish":
+        return Step(kind, (_rid(choices), _prompt(choices), choices.choose(ranks)))
+    if kind == "break_storage":
+        call = ("get", "exists", "put")[choices.choose(3)]
+        return Step(kind, (choices.choose(ranks), call, BREAKS[choices.choose(len(BREAKS))]))
+    if kind == "lie":
+        return Step(kind, (choices.choose(ranks), LIES[choices.choose(len(LIES))]))
+    return Step(kind)
+
+
+def _weighted(choices: Chooser, menu: Sequence[Item]) -> str:
+    place = choices.choose(sum(item.weight for item in menu))
+    for item in menu:
+        place -= item.weight
+        if place < 0:
+            return item.kind
+    raise AssertionError("a choice is below its count")
+
+
+def _rid(choices: Chooser) -> str:
+    return RIDS[choices.choose(len(RIDS))]
+
+
+def _prompt(choices: Chooser) -> Tokens:
+    return PROMPTS[choices.choose(len(PROMPTS))]

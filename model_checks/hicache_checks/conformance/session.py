@@ -1,0 +1,191 @@
+"""A program on a target: each step is a call, and after each call what was seen is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
+
+from hicache_checks.conformance.findings import HARNESS, Broken
+from hicache_checks.conformance.observation import LogError
+from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Item, Setup, Step, draw_step
+from hicache_checks.simulation.choices import Chooser
+from hicache_checks.simulation.world import NotSimulated
+
+ROUNDS_TO_END = 6
+
+
+class Place(Protocol):
+    """Where the target runs: in a simulated world, or among real threads."""
+
+    def now(self) -> float:
+        """Seconds of the target's clock."""
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+
+    def settle(self) -> None:
+        """Return when no thread of the target has anything left to do."""
+
+
+class Judge(Protocol):
+    """Who holds what is seen to the specification. Every method raises Broken."""
+
+    def before(self, step: Step, now: float) -> None:
+        """A call is about to be made."""
+
+    def after(self, step: Step, answer: Any, now: float) -> None:
+        """The call returned."""
+
+    def at_rest(self, observed: Mapping[str, Any]) -> None:
+        """Nothing moves, and this is what can be observed."""
+
+    def explain_failure(self) -> None:
+        """A call raised: perhaps what was seen before says why."""
+
+    def begin_again(self) -> None:
+        """The target was reset: its logs start anew, and nothing of what was before is left."""
+
+    def finish(self) -> None:
+        """Everything must have ended by now."""
+
+
+class Session:
+    """One target from reset to close. `done` holds the steps in order; `can`, what the target is capable of."""
+
+    def __init__(self, target: Any, setup: Setup, judge: Judge, place: Place, capabilities: Sequence[str]) -> None:
+        self.done: list[Step] = []
+        self._target = target
+        self._setup = setup
+        self._judge = judge
+        self._place = place
+        self.can = frozenset(capabilities)
+
+    def run(self, choices: Chooser, menu: Sequence[Item], steps_max: int) -> None:
+        """Draw steps and do them, then let everything run out. Raises Broken."""
+        for _ in range(steps_max):
+            step = draw_step(choices, menu, self._setup.ranks)
+            if step is None:
+                break
+            self.do(step)
+        self.run_out()
+
+    def do(self, step: Step) -> None:
+        """One step of a program."""
+        self.done.append(step)
+        getattr(self, f"_do_{step.kind}", self._do_call)(step)
+
+    def run_out(self) -> None:
+        """Every operation ends by itself, and nothing is left over."""
+        if "faults" in self.can:
+            self._do_call(Step("heal_storage"))
+        self._place.wait(2 * TIMEOUT_S)
+        for _ in range(ROUNDS_TO_END):
+            self._do_turn(Step("turn"))
+            self._do_settle(Step("settle"))
+        self._judge.finish()
+        if "audit" in self.can:
+            for problem in [*self._call(Step("audit")), *self._call(Step("audit_stores"))]:
+                property_, _, message = str(problem).partition(": ")[2].partition(" ")
+                raise Broken(property_, message, place="rest")
+
+    # ---- kinds of steps
+
+    def _do_call(self, step: Step) -> None:
+        self._call(step)
+
+    def _do_turn(self, step: Step) -> None:
+        """One turn of a scheduler's loop: drain, then ask for everybody."""
+        self._call(Step("tick"))
+        self._call(Step("poll", (RIDS,)))
+
+    def _do_fetch(self, step: Step) -> None:
+        """The common case: a request comes, and everybody has the time that he needs."""
+        self._call(Step("submit", step.args))
+        for _ in range(2):
+            self._do_settle(Step("settle"))
+            self._do_turn(Step("turn"))
+
+    def _do_vanish(self, step: Step) -> None:
+        """A page vanishes on one rank between the look-up and the read, and everything is as it was before."""
+        rid, prompt, rank = step.args
+        if "store" in self.can:
+            self._call(Step("store", (prompt,)))
+        self._call(Step("lose", (rank, prompt)))
+        self._do_fetch(Step("fetch", (rid, prompt)))
+        self._call(Step("heal_storage"))
+
+    def _do_submit_again(self, step: Step) -> None:
+        """A retracted request comes back under its id while the earlier attempt may still travel."""
+        self._call(Step("abort", step.args[:1]))
+        self._call(Step("submit", step.args))
+
+    def _do_wait(self, step: Step) -> None:
+        self._place.wait(step.args[0])
+
+    def _do_settle(self, step: Step) -> None:
+        self._place.settle()
+        self._judge.at_rest(self._call(Step("observe")))
+
+    def _do_lie(self, step: Step) -> None:
+        """The store says what is not so, until it is healed: nobody promises to notice who does not check bytes."""
+        rank, how = step.args
+        self._call(Step("break_storage", (rank, "get", how)))
+
+    def _do_store_elsewhere(self, step: Step) -> None:
+        """Another model stores pages of the same tokens: they are never ours."""
+        for namespace in ("theirs", ""):
+            self._call(Step("store", (*step.args, namespace)))
+
+    def _do_converse(self, step: Step) -> None:
+        """A conversation goes on: first all but the last page, then the whole prompt."""
+        (prompt,) = step.args
+        self._do_prefill(Step("prefill", (prompt[:-1],)))
+        self._do_prefill(Step("prefill", (prompt,)))
+
+    def _do_flush(self, step: Step) -> None:
+        """The whole system as it was at the start, whatever is on its way."""
+        if not self._attempt(step):
+            raise Broken("P15 reset", "it does not come to rest", place="flush")
+        self._guarded(self._judge.begin_again)
+        self._judge.at_rest(self._call(Step("observe")))
+
+    def _do_reattach(self, step: Step) -> None:
+        """The store is detached, whatever is on its way, and attached again."""
+        if not self._call(Step("detach")) or not self._call(Step("attach")):
+            raise Broken("P15 detach", "it does not come to rest, or cannot start again", place="reattach")
+
+    def _do_prefill(self, step: Step) -> None:
+        answer = self._call(step)
+        if answer.wrong:
+            raise Broken("P6", f"wrong bytes were loaded: {answer.wrong}", place="prefill")
+
+    # ---- calls
+
+    def _call(self, step: Step) -> Any:
+        self._guarded(lambda: self._judge.before(step, self._place.now()))
+        answer = self._attempt(step)
+        self._guarded(lambda: self._judge.after(step, answer, self._place.now()))
+        return answer
+
+    def _attempt(self, step: Step) -> Any:
+        try:
+            return getattr(self._target, step.kind)(*step.args)
+        except Broken:
+            raise
+        except Exception as error:
+            self._explain(step, error)
+
+    def _guarded(self, judge: Callable[[], None]) -> None:
+        try:
+            judge()
+        except LogError as error:
+            raise Broken("adapter", str(error), HARNESS) from error
+
+    def _explain(self, step: Step, error: Exception) -> NoReturn:
+        """What was seen may say why; else the exception is the finding."""
+        if isinstance(error, NotSimulated):
+            raise Broken("stand-in", str(error), HARNESS, step.kind) from error
+        self._guarded(self._judge.explain_failure)
+        text = str(error).partition("\n")[0]
+        property_, _, rest = text.partition(" ") if text[:1] == "P" and text[1:2].isdigit() else ("raises", "", text)
+        raise Broken(property_, f"{type(error).__name__}: {rest}", place=step.kind) from error

@@ -1,0 +1,95 @@
+"""Runs of a target without logs, told while they are judged: each call, its answer, and what is observed after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hicache_checks.conformance.black_box_judge import BlackBoxJudge
+from hicache_checks.conformance.black_box_sight import Sight, sight_of
+from hicache_checks.conformance.explainer import name_of
+from hicache_checks.conformance.findings import Finding
+from hicache_checks.conformance.judges import Rest
+from hicache_checks.conformance.observation import UNOBSERVED
+from hicache_checks.conformance.program import Setup, Step
+from hicache_checks.conformance.story import OF_STORAGE, PASSED_S, ROUTINE, SCHEDULER, system_of
+from hicache_checks.reporting.story import CALL, CALLER, FINDING, Row, Story
+
+
+class CallTeller(BlackBoxJudge):
+    """A judge that keeps what it sees."""
+
+    def __init__(self, target: Any, setup: Setup, rest: Rest) -> None:
+        self._setup = setup
+        self._rows: list[Row] = []
+        self._minor: set[int] = set()
+        self._sight = Sight(setup.host_pages, 0, 0, {})
+        self._then: float | None = None
+        super().__init__(target, setup, *rest)
+
+    def before(self, step: Step, now: float) -> None:
+        """See Judge."""
+        if self._then is not None and now - self._then > PASSED_S:
+            self._tell(f"{now - self._then:.1f} s pass", "", is_minor=self._setup.policy != "timeout")
+        what = "settle()" if step.kind == "observe" else str(step)
+        self._tell(what, "" if step.kind in OF_STORAGE else SCHEDULER, is_minor=step.kind in ROUTINE)
+        super().before(step, now)
+
+    def after(self, step: Step, answer: Any, now: float) -> None:
+        """See Judge."""
+        self._then = now
+        if said := _said(step, answer):
+            self._rows[-1].what[0] += f" -> {said}"
+        super().after(step, answer, now)
+
+    def at_rest(self, observed: Mapping[str, Any]) -> None:
+        """See Judge."""
+        self._note(observed)
+        super().at_rest(observed)
+
+    def story(self, finding: Finding | None) -> Story:
+        """Everything so far, without calls of which nothing came, and what is wrong."""
+        last = len(self._rows) - 1
+        told = [r for n, r in enumerate(self._rows) if r.changes or n not in self._minor or (n == last and finding)]
+        if finding is not None:
+            told.append(Row(FINDING, [], CALLER, "", [finding.property, finding.message], []))
+        alarm = self.box.alarm
+        return Story(system_of(self._setup), told, [], [] if alarm is None else list(alarm.possible))
+
+    def _tell(self, what: str, to: str, is_minor: bool) -> None:
+        if is_minor:
+            self._minor.add(len(self._rows))
+        self._rows.append(Row(CALL, [], CALLER, to, [what], []))
+
+    def _observe(self) -> Mapping[str, Any]:
+        seen = super()._observe()
+        self._note(seen)
+        return seen
+
+    def _note(self, seen: Mapping[str, Any]) -> None:
+        """What became different since the call before."""
+        before, self._sight = self._sight, sight_of(seen)
+        changes = self._rows[-1].changes
+        for name in ("free_pages", "resident_pages", "occupied_pages"):
+            old, new = getattr(before, name), getattr(self._sight, name)
+            if old != new:
+                changes.append(f"{name}: {old} -> {new}")
+        if UNOBSERVED not in (before.operations, self._sight.operations):
+            changes += _of_operations(before.operations, self._sight.operations)
+
+
+def _of_operations(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
+    said = [f"{name_of(op)}: ended" for op in before if op not in now]
+    said += [f"{name_of(op)}: pending, granted {pages}" for op, pages in now.items() if op not in before]
+    both = ((op, before[op], pages) for op, pages in now.items() if op in before)
+    return said + [f"{name_of(op)}: granted {old} -> {new}" for op, old, new in both if old != new]
+
+
+def _said(step: Step, answer: Any) -> str:
+    """An answer in words; empty: it says nothing."""
+    if step.kind == "submit":
+        reason = answer.get("reason")
+        return "accepted" if answer["accepted"] else f"declined{f': {reason}' if reason else ''}"
+    if step.kind == "poll":
+        return ", ".join(f"{rid} is {'' if how['ready'] else 'not '}ready" for rid, how in answer.items())
+    return str(answer) if isinstance(answer, bool) else ""

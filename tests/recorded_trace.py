@@ -1,0 +1,69 @@
+"""A run of the reference with real threads in which nearly every kind of event happens, recorded; and its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cache_scenario import Scenario, tokens
+from hicache_checks.conformance.monitor import MonitorConfig
+from hicache_checks.conformance.observation import Event, checked
+from hicache_checks.conformance.traces import write_trace
+
+
+def config_of(ranks: int) -> MonitorConfig:
+    return MonitorConfig(ranks=ranks, host_pages=6, threshold_pages=1, limit_pages=99, policy="wait_complete")
+
+
+def recorded(ranks: int = 2) -> list[list[Event]]:
+    """Pages are fetched, aborted, missed, stopped, written through, evicted and loaded: the logs of all ranks."""
+    config = config_of(ranks)
+    scenario = Scenario(ranks=ranks, host_pages=config.host_pages, threshold_pages=1)
+    reference = scenario.reference
+    scenario.fetch("whole", tokens(1, 3))
+    scenario.submit("gone", tokens(2, 2))
+    scenario.turn()
+    reference.abort("gone")
+    scenario.submit("early", tokens(6, 1))
+    reference.abort("early")
+    scenario.submit("miss", tokens(3, 2), stored=0)
+    assert reference.submit("miss", tokens(3, 2))["reason"] == "pending"
+    assert reference.submit("nothing", [])["reason"] == "too_short"
+    scenario.turn()
+    reference.break_storage(ranks - 1, "get", "miss")
+    scenario.submit("half", tokens(4, 3))
+    scenario.turn()
+    assert scenario.poll("half")[:2] == (True, "fetched")
+    reference.heal_storage()
+    reference.quiesce()
+    scenario.runtime.hold("io.copied", 0)
+    scenario.submit("late", tokens(7, 2))
+    scenario.turn()
+    reference.stop("late")
+    scenario.runtime.release_all()
+    scenario.turn()
+    assert scenario.poll("late")[:3] == (True, "fetched", "stopped")
+    reference.prefill(tokens(5, 4))
+    reference.quiesce()
+    reference.evict_device(4)
+    reference.prefill(tokens(5, 4))
+    reference.quiesce()
+    reference.close()
+    return [list(checked(log.take_since(0))) for log in reference.logs()]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Events that look like a rank's log."""
+
+    events: Sequence[Event]
+
+    def take_since(self, seq: int) -> Sequence[Event]:
+        return self.events[seq:]
+
+
+def write_recorded(path: Path, logs: Sequence[Sequence[Event]], is_whole: bool = True) -> list[str]:
+    """The lines of the file that these logs make."""
+    write_trace(path, config_of(len(logs)), [Kept(log) for log in logs], "tests/recorded_trace.py", is_whole)
+    return path.read_text(encoding="utf-8").splitlines(keepends=True)
