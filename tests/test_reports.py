@@ -133,6 +133,12 @@ def test_the_drawing_has_an_arrow_for_each_hand_over_and_a_mark_for_each_other_s
         ["text", "circle"],
         ["text", "text", "circle"],
     ]
+    for group in groups:
+        for line, head in zip(group.iterfind("{*}line"), group.iterfind("{*}polygon"), strict=True):
+            tip, *base = [int(point.partition(",")[0]) for point in head.get("points", "").split()]
+            start, end = int(line.get("x1", "")), int(line.get("x2", ""))
+            assert tip == end
+            assert all(min(start, end) < x < max(start, end) for x in base)
     assert [group.get("class") for group in groups] == ["call", "event", "call", "event", "event", "finding"]
 
 

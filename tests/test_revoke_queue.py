@@ -231,8 +231,8 @@ def registered(group: str, name: str) -> Any:
 
 
 def test_the_adapter_of_the_variant() -> None:
-    assert registered("hicheck.targets", "reference.revoke_queue") is open_reference
-    reference = open_reference({"host_pages": 4, "device_pages": 4, "ranks": 2})
+    reference = registered("hicheck.targets", "reference.revoke_queue")()
+    reference.reset({"host_pages": 4, "device_pages": 4, "ranks": 2})
     assert isinstance(reference, Reference)
     assert all(isinstance(cache, RevokingCache) for cache in reference.caches)
     reference.flush()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import simulated_runs
-from hicache_checks.simulation.choices import Seeded
+from hicache_checks.simulation.choices import Plainest, Seeded
 from hicache_checks.simulation.strategies import Pct
-from hicache_checks.simulation.world import NOT_SIMULATED, World
+from hicache_checks.simulation.world import Limits, NotSimulated, World
 from simulated_runs import run, sticky, went_well
 from standin_programs import PROGRAMS
 
@@ -107,9 +107,8 @@ def test_an_idle_pool_is_silent_at_the_end(capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_processes_are_not_simulated() -> None:
-    world = run(lambda world: STANDINS.futures.ProcessPoolExecutor())
-    assert world.problem is not None
-    assert world.problem.message.endswith("ProcessPoolExecutor has no stand-in")
+    with pytest.raises(NotSimulated, match="ProcessPoolExecutor has no stand-in"):
+        run(lambda world: STANDINS.futures.ProcessPoolExecutor())
 
 
 def test_sets_of_threads_and_futures_have_an_order() -> None:
@@ -127,9 +126,65 @@ def test_sets_of_threads_and_futures_have_an_order() -> None:
 
 
 def test_a_condition_over_a_strange_lock_is_not_simulated() -> None:
-    world = run(lambda world: STANDINS.threading.Condition(threading.Lock()))
-    assert world.problem is not None
-    assert world.problem.kind == NOT_SIMULATED
+    with pytest.raises(NotSimulated, match=r"a Condition over .* has no stand-in"):
+        run(lambda world: STANDINS.threading.Condition(threading.Lock()))
+
+
+LOOKS: dict[str, Callable[[Any], tuple[Callable[[], Any], Callable[[], Any]]]] = {
+    "lock.acquire": lambda m: _of(m.threading.Lock(), lambda x: x.acquire(False), lambda x: x.release(), "acquire"),
+    "lock.locked": lambda m: _of(m.threading.Lock(), lambda x: not x.locked(), lambda x: x.release(), "acquire"),
+    "lock.timeout": lambda m: _of(m.threading.Lock(), lambda x: x.acquire(timeout=0), lambda x: x.release(), "acquire"),
+    "semaphore.acquire": lambda m: _of(m.threading.Semaphore(0), lambda x: x.acquire(False), lambda x: x.release()),
+    "semaphore.timeout": lambda m: _of(m.threading.Semaphore(0), lambda x: x.acquire(timeout=0), lambda x: x.release()),
+    "event.is_set": lambda m: _of(m.threading.Event(), lambda x: x.is_set(), lambda x: x.set()),
+    "event.wait": lambda m: _of(m.threading.Event(), lambda x: x.wait(0), lambda x: x.set()),
+    "queue.empty": lambda m: _of(m.queue.Queue(), lambda x: not x.empty(), lambda x: x.put(1)),
+    "queue.get": lambda m: _of(m.queue.Queue(), lambda x: not _is_refused(x.get_nowait), lambda x: x.put(1)),
+    "queue.timeout": lambda m: _of(
+        m.queue.Queue(), lambda x: not _is_refused(lambda: x.get(timeout=0)), lambda x: x.put(1)
+    ),
+    "queue.put": lambda m: _of(
+        m.queue.Queue(1), lambda x: not _is_refused(lambda: x.put_nowait(2)), lambda x: x.get(), "put", 1
+    ),
+    "queue.full": lambda m: _of(m.queue.Queue(1), lambda x: not x.full(), lambda x: x.get(), "put", 1),
+    "queue.qsize": lambda m: _of(m.queue.SimpleQueue(), lambda x: x.qsize(), lambda x: x.put(1)),
+    "thread.is_alive": lambda m: _of(
+        m.threading.Thread(target=int), lambda x: not x.is_alive(), lambda x: None, "start"
+    ),
+    "thread.join": lambda m: _of(
+        m.threading.Thread(target=int), lambda x: x.join(0) or not x.is_alive(), lambda x: None, "start"
+    ),
+    "time.monotonic": lambda m: _of([], lambda x: m.time.monotonic() and x, lambda x: x.append(1)),
+    "time.sleep": lambda m: _of([], lambda x: m.time.sleep(0) or x, lambda x: x.append(1)),
+}
+"""What a program may look at again and again until another thread has done something."""
+
+
+def _of(
+    thing: Any, look: Callable[[Any], Any], do: Callable[[Any], Any], first: str = "", *args: Any
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    if first:
+        getattr(thing, first)(*args)
+    return lambda: look(thing), lambda: do(thing)
+
+
+def _is_refused(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except (queue.Empty, queue.Full):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_whoever_only_looks_lets_others_run(name: str) -> None:
+    def main(world: World) -> None:
+        look, do = LOOKS[name](STANDINS)
+        world.spawn(do, "doer")
+        while not look():
+            pass
+
+    went_well(run(main, Plainest(), limits=Limits(steps_max=10_000)))
 
 
 def test_an_event_cleared_before_it_is_looked_at_is_waited_for() -> None:

@@ -219,7 +219,9 @@ def test_collectives_are_told_where_they_are_what_is_wrong() -> None:
         ("1", "scheduler", "joined group=sched number=0 call=max"),
         ("1", "scheduler", "P7 lockstep; another rank is in min at this point"),
     ]
-    assert target.story().about == [4]
+    story = target.story()
+    assert story.about == [4]
+    assert [line.partition(":")[0] for line in story.allowed] == ["schedulers"]
 
 
 def test_where_another_rank_came_first_only_the_same_is_allowed() -> None:
@@ -273,6 +275,36 @@ def test_a_flush_begins_again() -> None:
     assert [what for _, _, what in target.told()] == [
         *("submit('a', (0, 1))", "submitted a#1 span=2 base=0 anchor=0", "flush()"),
         *("submit('a', (0, 1))", "submitted a#1 span=2 base=0 anchor=0"),
+    ]
+
+
+def test_after_a_flush_events_are_those_of_the_new_logs() -> None:
+    target = two_ranks_look_up()
+    for log in target.ranks:
+        log.events.clear()
+    target.judge.begin_again()
+    first, second = target.ranks
+    step = target.before("submit", "b", (0, 1))
+    first.add("submitted", B, span=2, base=0, anchor=0)
+    second.add("submitted", A, span=2, base=0, anchor=0)
+    target.after(step)
+    assert target.told()[4] == ("0", "scheduler", "submitted b#1 span=2 base=0 anchor=0")
+    assert target.story().about == [5]
+
+
+def test_an_operation_that_nobody_holds_any_more_is_told_to_have_ended() -> None:
+    target = Scripted()
+    submit(target)
+    (log,) = target.ranks
+    step = target.before("tick")
+    look_up(log, hit=0)
+    answer(log, hit=0)
+    log.add("revoked", A, reason="below_threshold", by="drain", evictable=0, free=4)
+    target.after(step)
+    assert target.story().rows[-1].changes == [
+        "phase[a#1]: queried -> revoked",
+        "occupied: 2 -> 0",
+        "hit_queue: [a#1] -> []",
     ]
 
 

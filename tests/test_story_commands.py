@@ -116,6 +116,11 @@ def test_the_pytest_file_holds_the_run_whatever_its_texts_are(tmp_path: Path) ->
             Verdict.UNKNOWN,
         ),
         (
+            Again(None, diverged=2, has_changed=True, is_other=True, story=STORY),
+            "diverged at choice 3 of 6: it is another target",
+            Verdict.UNKNOWN,
+        ),
+        (
             Again(WRONG, diverged=0, story=STORY),
             "diverged at choice 1 of 6: the target is not deterministic",
             Verdict.FAIL,

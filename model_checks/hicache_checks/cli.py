@@ -1,33 +1,16 @@
-"""The command line: arguments, errors and exit codes. What a command does lives in its own module."""
+"""The command line: the commands about the specification and the reference; what one does lives in its own module."""
 
 from __future__ import annotations
 
 import enum
-import os
-import sys
-import time
-import traceback
-from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.exceptions import TyperException
 
-from hicache_checks import __version__
-from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, check_json_target, envelope, write_json
-
-INTERRUPTED = 130
-TRACEBACK_VARIABLE = "HICHECK_TRACEBACK"
-
-app = typer.Typer(
-    name="hicheck",
-    help="Check the prefetch pipeline of a hierarchical KV cache against its specification.",
-    epilog="Exit codes: 0 pass, 1 fail, 2 error, 3 unknown (a budget ran out).",
-    add_completion=False,
-    rich_markup_mode=None,
-)
+from hicache_checks import __version__, cli_targets
+from hicache_checks.cli_frame import JsonOption, app, main, run_command
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 
 
 class Diagram(enum.StrEnum):
@@ -78,9 +61,6 @@ class Fault(enum.StrEnum):
     RAISE = "raise"
 
 
-JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="FILE|-", help="Also write the result as JSON; - is stdout.")
-]
 _OVERRIDE = "Instead of the bounds' own; alone, of a configuration `custom`."
 
 
@@ -109,7 +89,7 @@ def spec(
         screen.say(text.rstrip("\n"))
         return Outcome(Verdict.PASS, {"diagram": shown.value, "text": text})
 
-    return _run("spec", json, body)
+    return run_command("spec", json, body)
 
 
 @app.command()
@@ -183,7 +163,7 @@ def explore(
         )
         return explore_command.run(options, screen)
 
-    return _run("explore", json, body)
+    return run_command("explore", json, body)
 
 
 class Observe(enum.StrEnum):
@@ -238,7 +218,7 @@ def refine(
         )
         return refine_command.run(options, screen)
 
-    return _run("refine", json, body)
+    return run_command("refine", json, body)
 
 
 @app.command()
@@ -288,7 +268,7 @@ def export(
         languages = tuple(name for name, wanted in (("tla", tla), ("promela", promela)) if wanted)
         return export_command.run(export_command.ExportOptions(languages, what, configuration, output), screen)
 
-    return _run("export", json, body)
+    return run_command("export", json, body)
 
 
 class Bench(enum.StrEnum):
@@ -319,7 +299,7 @@ def bench(
         options = bench_command.BenchOptions(states, configuration, seconds_max, tuple(tool or ()), small)
         return bench_command.run(options, screen)
 
-    return _run("bench", json, body)
+    return run_command("bench", json, body)
 
 
 @app.command()
@@ -367,7 +347,7 @@ def workload(
         )
         return workload_command.run(options, screen)
 
-    return _run("workload", json, body)
+    return run_command("workload", json, body)
 
 
 @app.command()
@@ -382,7 +362,7 @@ def verify(
 
         return verify_command.run(verify_command.VerifyOptions(workload=workload), screen)
 
-    return _run("verify", json, body)
+    return run_command("verify", json, body)
 
 
 @app.command()
@@ -393,72 +373,10 @@ def version(json: JsonOption = None) -> int:
         screen.say(f"hicheck {__version__}")
         return Outcome(Verdict.PASS)
 
-    return _run("version", json, body)
+    return run_command("version", json, body)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script: runs one command and exits with its code, never with a traceback."""
-    try:
-        code = typer.main.get_command(app).main(arguments, prog_name="hicheck", standalone_mode=False)
-    except TyperException as error:
-        # Usage errors arrive here, before any command's body has run.
-        context = getattr(error, "ctx", None)
-        where = "hicheck" if context is None else context.command_path
-        text = " ".join(error.format_message().split()).replace("Value error, ", "")
-        sys.stderr.write(f"{where}: {text.rstrip('.')} (see {where} --help)\n")
-        code = Verdict.ERROR.exit_code
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): say nothing, and keep the interpreter's exit from flushing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = Verdict.ERROR.exit_code
-    sys.exit(code)
-
-
-def _run(command: str, json_target: str | None, body: Callable[[Screen], Outcome]) -> int:
-    """Run a command's body, time it, write its JSON document, and turn what went wrong into one line and exit 2."""
-    started_s = time.monotonic()
-    try:
-        check_json_target(json_target)
-        outcome = _outcome(command, body, Screen.for_target(json_target))
-        write_json(envelope(command, outcome, time.monotonic() - started_s), json_target)
-    except InputError as error:
-        return _complain(command, str(error))
-    except KeyboardInterrupt:
-        _complain(command, "interrupted")
-        return INTERRUPTED
-    return outcome.verdict.exit_code
-
-
-def _outcome(command: str, body: Callable[[Screen], Outcome], screen: Screen) -> Outcome:
-    """The body's outcome; an error, with its line on stderr and in the document, when the body could not finish."""
-    try:
-        with screen.progress:
-            return body(screen)
-    except BrokenPipeError:
-        raise
-    except InputError as error:
-        text = " ".join(str(error).split())
-        _complain(command, text)
-    except Exception as error:
-        text = _describe(error)
-        if os.environ.get(TRACEBACK_VARIABLE):
-            traceback.print_exception(error)
-        _complain(command, f"{text}; {TRACEBACK_VARIABLE}=1 shows the traceback")
-    return Outcome(Verdict.ERROR, {"error": text})
-
-
-def _describe(error: Exception) -> str:
-    """One line that says what broke inside the harness, and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}::{frames[-1].name})" if frames else ""
-    return " ".join(f"internal error: {type(error).__name__}: {error}{place}".split())
-
-
-def _complain(command: str, text: str) -> int:
-    line = " ".join(text.split())
-    sys.stderr.write(f"hicheck {command}: {line}\n")
-    return Verdict.ERROR.exit_code
-
+__all__ = ["app", "cli_targets", "main"]
 
 if __name__ == "__main__":
     main()

@@ -72,7 +72,7 @@ def _print(target: str, replay: Replay, again: Again, tried: Tried | None, verdi
     rows.append(["recorded", _said(replay.found)])
     rows.append(["now", _said(again.finding)])
     rows.append(["run", sameness(again, replay)])
-    if again.has_changed and target == replay.target:
+    if again.has_changed and not again.is_other:
         rows.append(["", "the target has changed since it was recorded"])
     if tried is not None:
         rows.append(["real threads", _said_of(tried)])

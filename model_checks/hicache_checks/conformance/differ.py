@@ -20,7 +20,7 @@ from hicache_checks.conformance.findings import HARNESS, Broken
 from hicache_checks.conformance.judges import built
 from hicache_checks.conformance.minimise import minimise
 from hicache_checks.conformance.observation import UNOBSERVED, Seen
-from hicache_checks.conformance.program import Item, Setup, Step, draw_setup, draw_step, menu_for
+from hicache_checks.conformance.program import TIMEOUT_S, Item, Setup, Step, draw_setup, draw_step, menu_for
 from hicache_checks.conformance.schedule import SimulatedPlace
 from hicache_checks.conformance.session import Session
 from hicache_checks.conformance.target import Target, opened
@@ -32,12 +32,14 @@ from hicache_checks.simulation.world import NotSimulated, World
 
 AMPLE_PAGES = 64
 """More than all prompts together have, resident and on their way."""
-SHRINK_S = 20.0
+SHRINK_S = 30.0
 STEPS_MAX = 12
 PROGRESS_S = 0.5
 RANKS = (1, 1, 1, 2)
 DECISIONS = ("allocated", "revoked", "skipped", "fetched", "evicted", "stopped")
-QUIET = ("audit", "audit_stores", "observe")
+COUNTS = ("free_pages", "resident_pages", "occupied_pages")
+PENDING = "pending"
+TURNS_TO_END = 4
 
 
 def _ample(setup: Setup) -> Setup:
@@ -80,7 +82,7 @@ class Call:
 
 @dataclass
 class Run:
-    """A program on one target. The first `own_calls` are its own; by the others everything comes to its end.
+    """A program on one target, and what lets everything end.
 
     `ends`: of every operation, in the order of the submissions; `rest`: observed in the end; `broken`: what was wrong.
     """
@@ -89,7 +91,6 @@ class Run:
     ends: dict[str, str] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
     broken: str | None = None
-    own_calls: int = 0
 
     @property
     def outcome(self) -> tuple[Any, ...]:
@@ -101,44 +102,75 @@ class Run:
 
 
 class Recorder:
-    """A judge who only writes down. See session.Judge."""
+    """A judge who only writes down what became of the operations. See session.Judge."""
 
     def __init__(self, target: Any, place: SimulatedPlace, run: Run) -> None:
         self._target = target
         self._place = place
         self._run = run
-        self._has_events = "events" in target.capabilities()
-        self._read = 0
-        self._seen: Mapping[str, Any] = target.observe()
         self._attempts: Counter[str] = Counter()
         self._live: dict[str, str] = {}
 
     def before(self, step: Step, now: float) -> None:
         """See Judge."""
-        if step.kind not in QUIET:
-            self._run.calls.append(Call(str(step)))
 
     def after(self, step: Step, answer: Any, now: float) -> None:
         """See Judge. Everybody goes on until he rests."""
-        if step.kind in QUIET:
-            return
         self._place.settle()
         if step.kind == "submit" and answer["accepted"]:
             (rid, _) = step.args
+            self._end(rid, "revoked")
             self._attempts[rid] += 1
             self._live[rid] = f"{rid}#{self._attempts[rid]}"
-            self._run.ends[self._live[rid]] = "pending"
+            self._run.ends[self._live[rid]] = PENDING
         if step.kind == "poll":
-            self._take_ends(answer)
-        self._run.calls[-1].answer = said(step, answer)
-        self._look()
+            for rid, how in answer.items():
+                if how.get("state") in ("fetched", "revoked"):
+                    pages = f" {how['pages']}" if how["state"] == "fetched" and isinstance(how.get("pages"), int) else ""
+                    self._end(rid, f"{how['state']}{pages}")
 
     def at_rest(self, observed: Mapping[str, Any]) -> None:
-        """See Judge."""
+        """See Judge. An operation that is gone without a word was revoked."""
         self._run.rest = {name: _plain(observed[name]) for name in OBSERVED if observed[name] is not UNOBSERVED}
+        if observed["operations"] is not UNOBSERVED:
+            pending = {rid for rid, _ in observed["operations"]}
+            for rid in self._live.keys() - pending:
+                self._end(rid, "revoked")
 
     def explain_failure(self) -> None:
         """See Judge."""
+
+    def begin_again(self) -> None:
+        """See Judge."""
+
+    def finish(self) -> None:
+        """See Judge."""
+
+    def _end(self, rid: str, how: str) -> None:
+        if rid in self._live:
+            self._run.ends[self._live.pop(rid)] = how
+
+
+class Teller(Recorder):
+    """A Recorder who also writes down every call, and what came of it."""
+
+    def __init__(self, target: Any, place: SimulatedPlace, run: Run) -> None:
+        super().__init__(target, place, run)
+        self._has_events = "events" in target.capabilities()
+        self._read = 0
+        self._seen: Mapping[str, Any] = target.observe()
+
+    def before(self, step: Step, now: float) -> None:
+        """See Judge."""
+        if step.kind != "observe":
+            self._run.calls.append(Call(str(step)))
+
+    def after(self, step: Step, answer: Any, now: float) -> None:
+        """See Judge."""
+        super().after(step, answer, now)
+        if step.kind != "observe":
+            self._run.calls[-1].answer = said(step, answer)
+            self._look()
 
     def begin_again(self) -> None:
         """See Judge."""
@@ -146,26 +178,15 @@ class Recorder:
         self._read = 0
         self._look()
 
-    def finish(self) -> None:
-        """See Judge."""
-
-    def _take_ends(self, answer: Mapping[str, Mapping[str, Any]]) -> None:
-        for rid, how in answer.items():
-            if rid in self._live and how.get("state") in ("fetched", "revoked"):
-                pages = f" {how['pages']}" if how["state"] == "fetched" and isinstance(how.get("pages"), int) else ""
-                self._run.ends[self._live.pop(rid)] = f"{how['state']}{pages}"
-
     def _look(self) -> None:
-        """What was decided, and what is seen of it; an operation that is gone without a word was revoked."""
+        """What was decided, and what is seen of it."""
         before, self._seen = self._seen, self._target.observe()
-        below, now = self._run.calls[-1].below, self._seen
-        if now["operations"] is not UNOBSERVED:
-            pending = {rid for rid, _ in now["operations"]}
-            for rid in [rid for rid in self._live if rid not in pending]:
-                self._run.ends[self._live.pop(rid)] = "revoked"
+        below = self._run.calls[-1].below
         if self._has_events:
             below += self._decisions()
-        below += [f"{name} {before[name]} -> {now[name]}" for name in OBSERVED[:-1] if before[name] != now[name]]
+        below += [
+            f"{name} {before[name]} -> {self._seen[name]}" for name in COUNTS if before[name] != self._seen[name]
+        ]
 
     def _decisions(self) -> list[str]:
         """What the scheduler of rank 0 decided since the last look; they all decide the same."""
@@ -195,8 +216,9 @@ def said(step: Step, answer: Any) -> str:
     return str(answer) if isinstance(answer, bool) else ""
 
 
-def run_program(target: Target, program: Program) -> Run:
-    """The program, each call to its end. Raises InputError for a target that cannot be used."""
+def run_program(target: Target, program: Program, judge: type[Recorder] = Recorder) -> Run:
+    """The program, each call to its end, and turns until nothing is left to do. Raises InputError for a target that
+    cannot be used."""
     run, setup = Run(), program.setup
     world = World(Plainest(), modes=TorchModes())
     open_ranks(world, setup.ranks)
@@ -206,16 +228,15 @@ def run_program(target: Target, program: Program) -> Run:
         adapter.reset(setup.config())
         for prompt in setup.stored:
             adapter.store(prompt)
-        # An audit says what is wrong, not what is different.
-        capabilities = [name for name in adapter.capabilities() if name != "audit"]
+        capabilities = adapter.capabilities()
         place = SimulatedPlace(world, adapter.settle) if "settle" in capabilities else SimulatedPlace(world)
-        session = Session(adapter, setup, Recorder(adapter, place, run), place, capabilities)
+        session = Session(adapter, setup, judge(adapter, place, run), place, capabilities)
         for step in program.steps:
             if step.kind == "wait":
                 run.calls.append(Call(str(step)))
             session.do(step)
-        run.own_calls = len(run.calls)
-        session.run_out()
+        for step in to_the_end(capabilities):
+            session.do(step)
         adapter.close()
 
     try:
@@ -233,6 +254,12 @@ def run_program(target: Target, program: Program) -> Run:
     return run
 
 
+def to_the_end(capabilities: Collection[str]) -> list[Step]:
+    """What lets everything end: healthy stores, time, and turns, for all threads rest before each."""
+    heal = [Step("heal_storage")] if "faults" in capabilities else []
+    return [*heal, Step("wait", (2 * TIMEOUT_S,)), *[Step("turn")] * TURNS_TO_END, Step("settle")]
+
+
 # ---- both sides
 
 
@@ -244,10 +271,10 @@ class Side:
     modules: Mapping[str, Any]
     capabilities: frozenset[str]
 
-    def run(self, program: Program) -> Run:
+    def run(self, program: Program, judge: type[Recorder] = Recorder) -> Run:
         """See run_program."""
         with _in_place(self.modules):
-            return run_program(self.target, program)
+            return run_program(self.target, program, judge)
 
 
 @contextmanager
@@ -311,14 +338,17 @@ def compare(options: DiffOptions, note: Callable[[str], None]) -> Compared:
     with open_side(options.left) as left, open_side(options.right) as right:
         menu = menu_for(left.capabilities & right.capabilities)
 
-        def both(choices: Choices) -> tuple[Program, Run, Run]:
+        def both(choices: Choices, judge: type[Recorder] = Recorder) -> tuple[Program, Run, Run]:
             program = draw_program(choices, menu, options.assume)
-            return program, left.run(program), right.run(program)
+            return program, left.run(program, judge), right.run(program, judge)
 
         def differs(choices: Choices) -> bool:
-            note("making the difference small")
             _, ours, theirs = both(choices)
             return ours.outcome != theirs.outcome
+
+        def smaller(choices: Choices) -> bool:
+            note("making the difference small")
+            return differs(choices)
 
         start = time.monotonic()
         for number in range(options.programs):
@@ -326,14 +356,13 @@ def compare(options: DiffOptions, note: Callable[[str], None]) -> Compared:
                 return Compared(number, True, None)
             note(f"{number:,} programs, no difference")
             choices = Seeded(f"{options.seed}/{number}")
-            _, ours, theirs = both(choices)
-            if ours.outcome != theirs.outcome:
-                smallest = minimise(differs, choices, SHRINK_S)
-                return Compared(number + 1, False, Difference(number, *both(Replayed(smallest.taken))))
+            if differs(choices):
+                smallest = minimise(smaller, choices, SHRINK_S)
+                return Compared(number + 1, False, Difference(number, *both(Replayed(smallest.taken), Teller)))
         return Compared(options.programs, False, None)
 
 
-def compare_job(job: Mapping[str, Any], running: Callable[[int], None], say: Callable[[Any], None]) -> None:
+def compare_job(job: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]) -> None:
     """The job of a worker: `options` as of DiffOptions. Raises InputError."""
     last = time.monotonic()
 
@@ -344,5 +373,4 @@ def compare_job(job: Mapping[str, Any], running: Callable[[int], None], say: Cal
             say({"doing": text})
 
     options = DiffOptions(**{**job["options"], "assume": tuple(job["options"]["assume"])})
-    running(0)
     say({"compared": asdict(compare(options, note))})

@@ -28,9 +28,10 @@ def last_words(text: str) -> LastWords:
     threads = [place for place, line in enumerate(lines) if THREAD.match(line)]
     if not threads:
         return LastWords(lines[-1][:WORDS_MAX] if lines else "")
-    fatal = next((line.removeprefix(FATAL) for line in reversed(lines) if line.startswith(FATAL)), "")
+    said = [line for line in lines[: threads[0]] if line.strip()]
+    words = said[-1].removeprefix(FATAL)[:WORDS_MAX] if said else ""
     threads.sort(key=lambda place: not lines[place].startswith("Current"))
-    return LastWords(fatal[:WORDS_MAX], _place([frame for place in threads for frame in _frames(lines[place + 1 :])]))
+    return LastWords(words, _place([frame for place in threads for frame in _frames(lines[place + 1 :])]))
 
 
 def _frames(lines: Sequence[str]) -> list[re.Match[str]]:

@@ -75,6 +75,10 @@ def minimise(fails: Callable[[Choices], bool], choices: Choices, seconds_max: fl
         return fails(tried)
 
     switches = _needed(lambda some: fails_in_time(Parts(some, _from(program))), switches)
+    recorded = Parts(switches, _from(program))
+    if fails(recorded):
+        # Without the switches that went, the program may have asked for more than it did before.
+        switches, program = parts_of(recorded)
     switches, program = _shrunk(fails_in_time, switches, program)
     simplest = Parts(switches, _from(program))
     return simplest if fails(simplest) else choices

@@ -27,6 +27,8 @@ class Unobserved(enum.Enum):
     def __repr__(self) -> str:
         return self.name
 
+    __str__ = __repr__
+
 
 UNOBSERVED: Final = Unobserved.UNOBSERVED
 """What an adapter says of something that it cannot see."""

@@ -86,7 +86,7 @@ MENU = (
     Item("poll", 2),
     Item("abort", 2),
     Item("settle", 2),
-    Item("fetch", 3),
+    Item("fetch", 5),
     Item("submit_again", 1),
     Item("wait", 1),
     Item("stop", 1, "stop"),
@@ -124,8 +124,10 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
     kind = _weighted(choices, menu)
     if kind == END:
         return None
-    if kind in ("submit", "fetch", "submit_again"):
+    if kind in ("submit", "submit_again"):
         return Step(kind, (_rid(choices), _prompt(choices)))
+    if kind == "fetch":
+        return Step(kind, tuple(_prompt(choices) for _ in range(choices.choose(len(RIDS)) + 1)))
     if kind in ("abort", "stop"):
         return Step(kind, (_rid(choices),))
     if kind == "poll":
@@ -137,10 +139,8 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
         return Step(kind, (_prompt(choices),))
     if kind == "evict_device":
         return Step(kind, (choices.choose(4) + 1,))
-    if kind == "lose":
+    if kind in ("lose", "vanish"):
         return Step(kind, (choices.choose(ranks), _prompt(choices)))
-    if kind == "vanish":
-        return Step(kind, (_rid(choices), _prompt(choices), choices.choose(ranks)))
     if kind == "break_storage":
         call = ("get", "exists", "put")[choices.choose(3)]
         return Step(kind, (choices.choose(ranks), call, BREAKS[choices.choose(len(BREAKS))]))

@@ -22,13 +22,15 @@ class Again:
     """What a recorded run shows now. `is_same`: step by step the run that was recorded.
 
     `diverged`: the first choice, from 0 on, at which the target asked for something else. `has_changed`: the target's
-    text has. `by_chance`: real threads ran as they liked. No story: the process did not survive the run.
+    text has. `is_other`: it has another name. `by_chance`: real threads ran as they liked. No story: the process did
+    not survive the run.
     """
 
     finding: Finding | None
     is_same: bool = False
     diverged: int | None = None
     has_changed: bool = False
+    is_other: bool = False
     by_chance: bool = False
     story: Story | None = None
 
@@ -52,6 +54,7 @@ def replay_again(target: str, replay: Replay) -> Again:
         answer["digest"] == replay.digest,
         _diverged(answer["diverged"], replay),
         answer["fingerprint"] != replay.fingerprint,
+        target != replay.target,
         replay.mode == THREADS,
         msgspec.convert(answer["story"], Story),
     )
@@ -71,11 +74,16 @@ def sameness(again: Again, replay: Replay) -> str:
     if again.is_same:
         return "the same run, step by step"
     if again.diverged is not None:
-        why = "the target has changed since" if again.has_changed else "the target is not deterministic"
-        return f"diverged at choice {again.diverged + 1} of {len(replay.choices)}: {why}"
+        return f"diverged at choice {again.diverged + 1} of {len(replay.choices)}: {_why(again)}"
     if again.finding is None and replay.found is not None:
         return "the same choices; it goes on where it was wrong before"
     return "the same choices, but other steps"
+
+
+def _why(again: Again) -> str:
+    if again.is_other:
+        return "it is another target"
+    return "the target has changed since" if again.has_changed else "the target is not deterministic"
 
 
 def _diverged(place: int | None, replay: Replay) -> int | None:

@@ -99,19 +99,20 @@ class Session:
         self._call(Step("poll", (RIDS,)))
 
     def _do_fetch(self, step: Step) -> None:
-        """The common case: a request comes, and everybody has the time that he needs."""
-        self._call(Step("submit", step.args))
+        """The common case: some requests come, and everybody has the time that he needs."""
+        for rid, prompt in zip(RIDS, step.args, strict=False):
+            self._call(Step("submit", (rid, prompt)))
         for _ in range(2):
             self._do_settle(Step("settle"))
             self._do_turn(Step("turn"))
 
     def _do_vanish(self, step: Step) -> None:
         """A page vanishes on one rank between the look-up and the read, and everything is as it was before."""
-        rid, prompt, rank = step.args
+        rank, prompt = step.args
         if "store" in self.can:
             self._call(Step("store", (prompt,)))
         self._call(Step("lose", (rank, prompt)))
-        self._do_fetch(Step("fetch", (rid, prompt)))
+        self._do_fetch(Step("fetch", (prompt,)))
         self._call(Step("heal_storage"))
 
     def _do_submit_again(self, step: Step) -> None:

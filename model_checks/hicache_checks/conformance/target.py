@@ -90,7 +90,7 @@ def _factory(name: str, place: str) -> Any:
     try:
         found = getattr(importlib.import_module(module), attribute)
         found = found(fault) if fault else found
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"cannot load {name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
     if not callable(found):
         raise InputError(f"{name} is no factory: it cannot be called")

@@ -26,6 +26,7 @@ import msgspec
 
 from hicache_checks.conformance import replay_file
 from hicache_checks.conformance.adapter_checks import ADAPTER
+from hicache_checks.conformance.differ import compare_job
 from hicache_checks.conformance.findings import HARNESS
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.replay_file import Recorded, program_of
@@ -47,6 +48,7 @@ from hicache_checks.conformance.told_schedule import tell_real, tell_schedule
 from hicache_checks.conformance.workers import UNNUMBERED
 from hicache_checks.reporting import InputError, Story
 from hicache_checks.simulation.choices import Choices, Replayed
+from hicache_checks.simulation.watchdog import Watchdog
 
 PROGRESS_S = 0.5
 CONFIRM_RUNS = 20
@@ -57,7 +59,7 @@ Say = Callable[[Mapping[str, Any]], None]
 
 
 def main() -> int:
-    """Do the job. 0: done; 2: the target or the job cannot be used, and the last line says why."""
+    """Do the job. 0: done, and the last line says so; 2: the target or the job cannot be used, and it says why."""
     out = _take_stdout()
     # Whoever kills this process asks first where it is.
     faulthandler.enable()
@@ -76,6 +78,10 @@ def main() -> int:
     except InputError as error:
         say({"error": str(error)})
         return 2
+    except SystemExit as error:
+        sys.stderr.write(f"it called sys.exit({error.code!r})\n")
+        return 1
+    say({"end": True})
     return 0
 
 
@@ -99,11 +105,17 @@ class _Running:
 
 
 @contextmanager
-def _loaded(job: Mapping[str, Any], mode: str) -> Iterator[tuple[Target, _Running]]:
-    """The job's target; from now on it is no longer being loaded."""
-    with opened(job["target"], simulate=mode == SIMULATE) as target:
+def _loaded(job: Mapping[str, Any], mode: str, say: Say) -> Iterator[tuple[Target, _Running]]:
+    """The job's target; from now on it is no longer being loaded. Who hangs, says where while somebody still waits."""
+
+    def bark(line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    with opened(job["target"], simulate=mode == SIMULATE) as target, Watchdog(job["silence_s"] / 2, bark):
         running = _Running(job["running"])
         running(UNNUMBERED)
+        say({"loaded": True})
         yield target, running
 
 
@@ -127,7 +139,7 @@ def _search(job: Mapping[str, Any], say: Say) -> None:
             _refuse_unusable(job, options, found)
             say({"seen": _found(target, options, found, found.choices), "cause": name})
 
-    with _loaded(job, options.mode) as (target, running):
+    with _loaded(job, options.mode, say) as (target, running):
         searched = search(target, options, note)
         running(UNNUMBERED)
         tell_new(searched)
@@ -196,7 +208,7 @@ def _replay(target: Target, how: Recorded, choices: Choices, counts: bool = Fals
 
 def _do_replay(job: Mapping[str, Any], say: Say) -> None:
     replay = replay_file.from_document(job["replay"], "the job")
-    with _loaded(job, replay.mode) as (target, _):
+    with _loaded(job, replay.mode, say) as (target, _):
         result, again, story = _replay(target, replay.how, replay.recorded, counts=True)
         say(
             {
@@ -213,7 +225,7 @@ def _do_replay(job: Mapping[str, Any], say: Say) -> None:
 def _confirm(job: Mapping[str, Any], say: Say) -> None:
     """The program of a replay with real threads, until the same property is violated or the time is up."""
     replay = replay_file.from_document(job["replay"], "the job")
-    with _loaded(job, THREADS) as (target, _):
+    with _loaded(job, THREADS, say) as (target, _):
         start, runs, found, build = time.monotonic(), 0, None, _heard(target, say).build
         while runs < CONFIRM_RUNS and time.monotonic() - start < CONFIRM_S and found is None:
             runs += 1
@@ -225,7 +237,7 @@ def _confirm(job: Mapping[str, Any], say: Say) -> None:
 
 def _minimise(job: Mapping[str, Any], say: Say) -> None:
     replay = replay_file.from_document(job["replay"], "the job")
-    with _loaded(job, replay.mode) as (target, _):
+    with _loaded(job, replay.mode, say) as (target, _):
         result, again, _ = _replay(target, replay.how, replay.recorded)
         if result.finding is None:
             raise InputError("the run of this file shows nothing wrong now")
@@ -251,7 +263,7 @@ def _heard(target: Target, say: Say) -> Target:
 
 
 def _smoke(job: Mapping[str, Any], say: Say) -> None:
-    with _loaded(job, job["mode"]) as (target, _):
+    with _loaded(job, job["mode"], say) as (target, _):
         for tried in smoke(target, job["mode"]):
             say(asdict(tried))
 
@@ -267,6 +279,7 @@ JOBS: dict[str, Callable[[Mapping[str, Any], Say], None]] = {
     "minimise": _minimise,
     "smoke": _smoke,
     "find": _find,
+    "compare": compare_job,
 }
 
 if __name__ == "__main__":

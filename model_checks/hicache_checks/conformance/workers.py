@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,15 +24,21 @@ UNNUMBERED = -2
 """What a worker runs, if it is no numbered schedule: it loads its target, or does something else with it."""
 WORDS_KEPT_BYTES = 1 << 16
 EXIT_USAGE = 2
+LOADING_TIMES = 5
 TO_SAY_WHERE_S = 1.0
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """How long a worker may say nothing, and how much memory it may use."""
+    """How long a worker may say nothing, and how much memory it may use. To load a target it may take longer."""
 
     silence_s: float = 60.0
     memory_bytes: int = 16 << 30
+
+    @property
+    def loading_s(self) -> float:
+        """Until the first word: on a busy machine big libraries take their time."""
+        return LOADING_TIMES * self.silence_s
 
 
 ALLOWED = Allowed()
@@ -69,60 +75,69 @@ def work(job: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], None], allo
         assert process.stdout is not None
         assert process.stderr is not None
         said_besides = _Tail(process.stderr)
-        watchdog = _Watchdog(process, allowed.silence_s)
-        around = {"running": str(running), "memory_bytes": allowed.memory_bytes, "path": sys.path}
+        watchdog = _Watchdog(process, allowed, running)
+        around = {"running": str(running), "path": sys.path, **asdict(allowed)}
+        error, is_done = None, False
         try:
             with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
                 stdin.write(json.dumps({**job, **around}).encode())
-            error = None
-            with process.stdout as stdout:
-                for line in stdout:
-                    watchdog.heard()
-                    said = _parsed(line)
-                    if said is not None and "error" in said:
-                        error = str(said["error"])
-                    elif said is not None:
-                        hear(said)
+            for said in _said(process.stdout, watchdog):
+                if "error" in said:
+                    error = str(said["error"])
+                elif "end" in said:
+                    is_done = True
+                elif "loaded" not in said:
+                    hear(said)
             code = process.wait()
         finally:
             watchdog.stop()
             _kill(process)
         if code == EXIT_USAGE and error is not None:
             raise InputError(error)
-        if code == 0:
+        if code == 0 and is_done:
             return None
-        how, number, last = watchdog.verdict or _how(code), _number(running), said_besides.last_words()
+        last = said_besides.last_words()
+        how = _how(code) if watchdog.hung is None else f"hung (it said nothing for {watchdog.hung.silence_s:g} s)"
+        number = _number(running) if watchdog.hung is None else watchdog.hung.number
         if number == LOADING:
             place = f" in {last.place}" if last.place else ""
             words = f": {printable(last.words)}" if last.words else ""
             raise InputError(f"cannot load {job['target']}: the process {how}{place}{words}")
-        is_hung = watchdog.verdict is not None
-        return Crash(how, number if number >= 0 else None, last.words, last.place, is_hung)
+        return Crash(how, number if number >= 0 else None, last.words, last.place, watchdog.hung is not None)
+
+
+@dataclass(frozen=True)
+class _Hung:
+    """What a process was running when it was killed, and for how long it had said nothing."""
+
+    number: int
+    silence_s: float
 
 
 class _Watchdog:
-    """Kills a process that says nothing for too long, after it was asked where it is."""
+    """Kills a process that says nothing for too long, after it was asked where it is: that may wake it up."""
 
-    def __init__(self, process: subprocess.Popen[bytes], silence_s: float) -> None:
-        self.verdict: str | None = None
+    def __init__(self, process: subprocess.Popen[bytes], allowed: Allowed, running: Path) -> None:
+        self.hung: _Hung | None = None
         self._process = process
-        self._silence_s = silence_s
-        self._timer = self._started()
+        self._allowed = allowed
+        self._running = running
+        self._timer = self._started(allowed.loading_s)
 
     def heard(self) -> None:
         self._timer.cancel()
-        self._timer = self._started()
+        self._timer = self._started(self._allowed.silence_s)
 
     def stop(self) -> None:
         self._timer.cancel()
 
-    def _started(self) -> threading.Timer:
-        timer = threading.Timer(self._silence_s, self._end)
+    def _started(self, silence_s: float) -> threading.Timer:
+        timer = threading.Timer(silence_s, self._end, (silence_s,))
         timer.start()
         return timer
 
-    def _end(self) -> None:
-        self.verdict = f"hung (it said nothing for {self._silence_s:g} s)"
+    def _end(self, silence_s: float) -> None:
+        self.hung = _Hung(_number(self._running), silence_s)
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             self._process.send_signal(signal.SIGUSR1)
             self._process.wait(TO_SAY_WHERE_S)
@@ -165,6 +180,16 @@ def _running_file() -> Iterator[Path]:
 
 def _number(running: Path) -> int:
     return int(struct.unpack("<q", running.read_bytes()[:8])[0])
+
+
+def _said(stdout: IO[bytes], watchdog: _Watchdog) -> Iterator[dict[str, Any]]:
+    """What a worker says, line by line, as long as it is not taken for dead."""
+    with stdout:
+        for line in stdout:
+            watchdog.heard()
+            said = _parsed(line)
+            if said is not None and watchdog.hung is None:
+                yield said
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -139,7 +139,7 @@ def _steps(story: Story, at: dict[Lifeline, int]) -> Iterator[str]:
         yield f'<g class="{row.kind}">'
         for place, text in enumerate(_texts(number, row), 1):
             y = top + LINE_PX * place
-            yield f'<text x="{MARGIN_PX}" y="{y}" xml:space="preserve">{text}</text>'
+            yield f'<text x="{MARGIN_PX}" y="{y}" xml:space="preserve">{escape(text)}</text>'
         for message in _messages(row, _ranks_of(story)):
             yield from _drawn(message, at, top + _height(row) // 2)
         yield "</g>"

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from hicache_checks.simulation.tasks import Task
 from hicache_checks.simulation.world import CLOCK, Strategy, running_world
@@ -81,8 +81,7 @@ class Past:
         return copied
 
 
-@dataclass(frozen=True)
-class _Effect:
+class _Effect(NamedTuple):
     """What a task did when it was chosen: `met` is what it found, `now` all that it did then."""
 
     met: tuple[tuple[object, int], ...]
@@ -94,7 +93,7 @@ class _Node:
     """A switch. `ready` by number; `used` preemptions came before; `taken` is chosen now, `left` are to be tried."""
 
     ready: tuple[int, ...]
-    names: dict[int, str]
+    names: tuple[str, ...]
     running: int
     used: int
     past: Past
@@ -122,7 +121,7 @@ class Exhaustive:
     is_complete: bool = False
     _stack: list[_Node] = field(default_factory=list)
     _met: dict[int, int] = field(default_factory=dict)
-    _effects: dict[tuple[str, int], dict[_Effect, None]] = field(default_factory=dict)
+    _effects: dict[int, tuple[_Effect, ...]] = field(default_factory=dict)
     _ends: set[int] = field(default_factory=set)
 
     @property
@@ -165,11 +164,11 @@ class Exhaustive:
         return False
 
     def _is_asleep(self, node: _Node, number: int) -> bool:
-        past, who = node.past, node.names[number]
+        past, who = node.past, node.names[node.ready.index(number)]
         return self.reduce and any(
             all(past.of_resource(resource) == found for resource, found in effect.met)
             and self._is_met(past.sum_with(who, effect.now), number, node.used_with(number))
-            for effect in self._effects.get((who, past.of_task(who)), ())
+            for effect in self._effects.get(hash((who, past.of_task(who))), ())
         )
 
     def _is_met(self, sum_: int, running: int, used: int) -> bool:
@@ -182,6 +181,11 @@ class Exhaustive:
             or met.get(sum_, never) < used
         )
 
+    def _keep(self, done: int, effect: _Effect) -> None:
+        known = self._effects.get(done, ())
+        if effect not in known:
+            self._effects[done] = (*known, effect)
+
     def _meet(self, sum_: int, running: int, used: int) -> None:
         for key in (hash((sum_, running)), sum_):
             self._met[key] = min(used, self._met.get(key, used))
@@ -193,7 +197,7 @@ class _Following:
     def __init__(self, search: Exhaustive) -> None:
         self._search = search
         self._depth = 0
-        self._past = Past()
+        self._past: Past | None = None
         self._touched: list[tuple[str, str, object]] = []
         self._read = 0
         self._ignored = () if search.clock else (CLOCK,)
@@ -203,64 +207,65 @@ class _Following:
         stack, depth = self._search._stack, self._depth
         self._depth += 1
         if depth == len(stack):
-            if not depth:
-                self._watch(Past())
+            if self._past is None:
+                self._begin(Past())
             self._extend(ready, FREE if running is None else running.number)
         node = stack[depth]
-        if node.ready != tuple([task.number for task in ready]):
-            raise Diverged(f"at switch {depth} {list(ready)} can run, it was {list(node.names.values())}")
-        if self._depth == len(stack):
-            self._watch(node.past.copy())
-        return ready[node.ready.index(node.taken)]
+        numbers = tuple([task.number for task in ready])
+        if node.ready != numbers:
+            raise Diverged(f"at switch {depth} {list(ready)} can run, it was {list(node.names)}")
+        if self._past is None and self._depth == len(stack):
+            self._begin(node.past.copy())
+        return ready[numbers.index(node.taken)]
 
-    def _watch(self, past: Past) -> None:
-        """What came before was the same in every run, or is summed up."""
+    def _begin(self, past: Past) -> None:
+        """Follow what is done. What came before was the same in every run, or is known."""
         world = running_world()
         assert world is not None
-        self._past, self._touched, self._read = past, world.watch_touches(), 0
+        self._past, self._touched = past, world.watch_touches()
 
     def end(self) -> int:
         """All that was done, when the run is over."""
-        used = self._search.used()
-        self._learn(used)
-        self._search._meet(self._past.sum, FREE, used)
-        return self._past.sum
+        past, used = self._past or Past(), self._search.used()
+        self._learn(past, used)
+        self._search._meet(past.sum, FREE, used)
+        return past.sum
 
     def _extend(self, ready: Sequence[Task], running: int) -> None:
-        search = self._search
+        """A switch that is new: go on with what is cheapest, and keep the rest for later runs."""
+        search, past = self._search, self._past
+        assert past is not None
         used = search.used()
-        self._learn(used)
-        if search.reduce and search._is_met(self._past.sum, running, used):
+        self._learn(past, used)
+        if search.reduce and search._is_met(past.sum, running, used):
             raise Cut
-        search._meet(self._past.sum, running, used)
-        numbers = [task.number for task in ready]
-        node = _Node(tuple(numbers), {task.number: task.said for task in ready}, running, used, self._past, [])
-        numbers.sort(key=node.used_with)
-        node.left = [number for number in numbers if node.used_with(number) <= search.preemptions_max]
+        search._meet(past.sum, running, used)
+        names = [task.said for task in ready]
+        node = _Node(tuple([task.number for task in ready]), tuple(names), running, used, past, [])
+        node.left = sorted((n for n in node.ready if node.used_with(n) <= search.preemptions_max), key=node.used_with)
         if not search._take_next(node):
             raise Cut
         search._stack.append(node)
+        if node.left:
+            self._past = past.copy()
 
-    def _learn(self, used: int) -> None:
+    def _learn(self, past: Past, used: int) -> None:
         """What the chosen task did since the switch, and those after it who could run alone."""
         entries = self._touched[self._read :]
         self._read = len(self._touched)
         while entries:
-            who, before = entries[0][0], self._past.of_task(entries[0][0])
+            who = entries[0][0]
             own = entries[: sum(1 for _ in takewhile(who.__eq__, [other for other, _, _ in entries]))]
             touched = dict.fromkeys(resource for _, _, resource in own if resource not in self._ignored)
-            found = {resource: self._past.of_resource(resource) for resource in touched}
-            self._read_in(own)
-            if None not in found:
-                effect = _Effect(tuple(found.items()), self._past.of_task(who))
-                self._search._effects.setdefault((who, before), {})[effect] = None
+            found = tuple([(resource, past.of_resource(resource)) for resource in touched])
+            done = hash((who, past.of_task(who)))
+            for _, doing, resource in own:
+                if resource not in self._ignored:
+                    past.step(who, doing, resource)
+                elif doing:
+                    past.step(who, doing, f"{who} alone")
+            if None not in touched:
+                self._search._keep(done, _Effect(found, past.of_task(who)))
             entries = entries[len(own) :]
             if entries:
-                self._search._meet(self._past.sum, FREE, used)
-
-    def _read_in(self, entries: Sequence[tuple[str, str, object]]) -> None:
-        for who, doing, resource in entries:
-            if resource not in self._ignored:
-                self._past.step(who, doing, resource)
-            elif doing:
-                self._past.step(who, doing, f"{who} alone")
+                self._search._meet(past.sum, FREE, used)

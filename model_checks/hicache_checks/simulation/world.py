@@ -37,7 +37,6 @@ CHOICES = "choices"
 DEADLOCK = "deadlock"
 LIVELOCK = "livelock"
 DESYNC = "desync"
-NOT_SIMULATED = "not simulated"
 
 
 class TaskKilled(BaseException):
@@ -49,7 +48,7 @@ class TaskStruck(BaseException):
 
 
 class NotSimulated(Exception):
-    """Something that has no stand-in, or that would block where nobody can wake it, outside a world."""
+    """The program uses something that has no stand-in, or would block where nobody can wake it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a run could not go on: `kind` is deadlock, livelock, desync, or not simulated."""
+    """Why a run could not go on: `kind` is deadlock, livelock or desync."""
 
     kind: str
     message: str
@@ -107,8 +106,6 @@ class Modes(Protocol):
 WATCHED: list[World] = []
 """The world of which all that is touched is kept, if there is one."""
 _current: World | None = None
-_abandoned: list[Task] = []
-"""Tasks that would not be unwound. They are kept, because what is collected would run again, in another world."""
 
 
 def current() -> World | None:
@@ -175,8 +172,8 @@ class World:
     def run(self, main: Callable[[], object]) -> None:
         """Run `main` as the first task until it ends or nobody can go on; then unwind the others.
 
-        What `main` raises comes out of here, and what the strategy or the choices raise, in whatever task. Garbage is
-        not collected meanwhile: what it does would come at another place in every run.
+        What `main` raises comes out of here, and what the strategy or the choices raise, and NotSimulated, in whatever
+        task. Garbage is not collected meanwhile: what it does would come at another place in every run.
         """
         global _current
         if _current is not None:
@@ -233,6 +230,10 @@ class World:
     def fail(self, kind: str, message: str) -> NoReturn:
         """End the run here: the calling task does not go on."""
         self._end(Problem(kind, message))
+
+    def give_up(self, error: BaseException) -> NoReturn:
+        """End the run here by an error of whoever simulates, which the program is not to see: it comes out of `run`."""
+        self._end(broken=error)
 
     def digest(self) -> str:
         """A short name of the trace: equal for equal runs, in any process."""
@@ -650,8 +651,6 @@ class World:
         for task in self.tasks:
             if task.started and not task.ended:
                 self._resume(task)
-                if not task.ended:
-                    _abandoned.append(task)
 
     def _kill(self, task: Task) -> NoReturn:
         """Unwind this task; one that will not be unwound is left where it is, for ever."""

@@ -1,6 +1,6 @@
 """Stand-ins for modules of the standard library and of torch, with the same names; they talk to the current world.
 
-To one thread each behaves as the real one does. What is left out ends the run as *not simulated*, which is no finding.
+To one thread each behaves as the real one does. What is left out ends the run with NotSimulated, which is no finding.
 No finding may rest on something that only stand-ins do, so here is all that they do otherwise:
 
 | stand-in | the real thing |
@@ -16,7 +16,7 @@ No finding may rest on something that only stand-ins do, so here is all that the
 | an exception that leaves a thread is in `World.died`; `excepthook` is not called | printed |
 | threads of one name are told apart in traces only; `ident` and `native_id` are small numbers, never used again | |
 | `settrace`, `setprofile`, `stack_size` do nothing to tasks; deprecated methods do not warn | |
-| a Condition over a lock of a class of its own is not simulated | |
+| a Condition over a lock of a class of its own, and processes, are left out | |
 | `queue.mutex` excludes nobody, but nobody comes between what is done under it and makes no step; there is no `not_empty`, `not_full`, `all_tasks_done`, and no `Queue.shutdown` (3.13) | |
 | threads and futures hash to numbers, so that sets of them have an order | by address |
 | `ThreadPoolExecutor` has 8 threads at most unless told, as on 4 CPUs, and its names count from 1 in every world | counts in the process |

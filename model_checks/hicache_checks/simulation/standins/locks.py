@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from hicache_checks.simulation.tasks import Task
-from hicache_checks.simulation.world import NOT_SIMULATED, WATCHED, NotSimulated, World, current
+from hicache_checks.simulation.world import WATCHED, NotSimulated, World, current
 
 
 def not_simulated(message: str) -> NotSimulated:
     """What to raise where a stand-in ends. In a world it is not left to the program to catch: the run is over."""
     world = current()
     if world is not None:
-        world.fail(NOT_SIMULATED, message)
+        world.give_up(NotSimulated(message))
     return NotSimulated(message)
 
 

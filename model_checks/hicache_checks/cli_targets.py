@@ -1,0 +1,198 @@
+"""The command line: the commands about systems under test."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hicache_checks.cli_frame import JsonOption, app, run_command
+from hicache_checks.reporting import Outcome, Screen
+
+TARGET = "reference, a variant (reference:revoke_queue), a mutant (reference+NAME), or module:factory."
+POLICIES = ("best_effort", "wait_complete", "timeout")
+
+TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)]
+StallOption = Annotated[
+    float, typer.Option("--stall-seconds", min=1.0, help="How long a process of the target may be silent.")
+]
+
+
+class PolicyChoice(enum.StrEnum):
+    """When a poll stops a prefetch that still runs, or every one of these in turn."""
+
+    BEST_EFFORT = "best_effort"
+    WAIT_COMPLETE = "wait_complete"
+    TIMEOUT = "timeout"
+    ALL = "all"
+
+
+class Mode(enum.StrEnum):
+    """How the target's threads run."""
+
+    SIMULATE = "simulate"
+    THREADS = "threads"
+
+
+class StrategyChoice(enum.StrEnum):
+    """How switches are chosen."""
+
+    MIXED = "mixed"
+    WALK = "walk"
+    PCT = "pct"
+
+
+@app.command()
+def conform(
+    target: TargetArgument,
+    mode: Annotated[
+        Mode, typer.Option(help="simulate: every switch is chosen. threads: real ones, as they like.")
+    ] = Mode.SIMULATE,
+    ranks: Annotated[int, typer.Option(min=1, max=16, help="Ranks of the target.")] = 2,
+    policy: Annotated[PolicyChoice, typer.Option(help="One, or all in turn.")] = PolicyChoice.ALL,
+    schedules: Annotated[
+        int | None, typer.Option(min=1, help="Schedules in all; 1000, or what --seconds allows.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Search for so long at most.")] = None,
+    strategy: Annotated[StrategyChoice, typer.Option(help="How switches are chosen.")] = StrategyChoice.MIXED,
+    seed: Annotated[int, typer.Option(help="Equal seeds, equal schedules.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    confirm: Annotated[bool, typer.Option(help="Try what is found with real threads and real time.")] = True,
+    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Known failures, which do not fail.")] = None,
+    findings: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a replay file and a pytest file for each finding.")
+    ] = None,
+    junit: Annotated[str | None, typer.Option(metavar="FILE", help="Write a JUnit file.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report as one page.")] = None,
+    stall_seconds: StallOption = 60.0,
+    memory_gib: Annotated[float, typer.Option(min=1.0, help="Memory of a process of the target.")] = 16.0,
+    json: JsonOption = None,
+) -> int:
+    """Hold a system to the specification: many programs and schedules, each finding made small and kept."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import conform_command
+        from hicache_checks.conformance.search import SearchOptions
+
+        search = SearchOptions(
+            ranks=ranks,
+            policies=POLICIES if policy is PolicyChoice.ALL else (policy.value,),
+            schedules=schedules if schedules or seconds else 1000,
+            seconds_max=seconds,
+            mode=mode.value,
+            strategy=strategy.value,
+            seed=seed,
+        )
+        options = conform_command.ConformOptions(
+            target, search, jobs, confirm, findings, junit, html, baseline, stall_seconds, memory_gib
+        )
+        return conform_command.run(options, screen)
+
+    return run_command("conform", json, body)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A replay file, as `hicheck conform` writes it.")],
+    real: Annotated[bool, typer.Option("--real", help="Try its program with real threads and real time, too.")] = False,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Another target than the one that the file is of.")
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Run a recorded run once more, exactly: is it the same, and is it still wrong?"""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import replay_command
+
+        return replay_command.run(replay_command.ReplayOptions(file, target, real), screen)
+
+    return run_command("replay", json, body)
+
+
+@app.command()
+def minimise(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A replay file that shows something wrong.")],
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long smaller runs are tried.")] = 60.0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the smaller run goes; else FILE's name with .min.json.")
+    ] = None,
+    pytest: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write it as a test for pytest.")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Make a recorded run smaller that shows the same."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import minimise_command
+
+        return minimise_command.run(minimise_command.MinimiseOptions(file, seconds, out, pytest), screen)
+
+    return run_command("minimise", json, body)
+
+
+@app.command()
+def trace(
+    files: Annotated[list[str], typer.Argument(metavar="LOG", help="Traces of one run, in the format of EVENTS.md.")],
+    json: JsonOption = None,
+) -> int:
+    """Hold a recorded log to the specification, line by line."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import trace_command
+
+        return trace_command.run(trace_command.TraceOptions(files), screen)
+
+    return run_command("trace", json, body)
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of your system, as a Python module.")],
+    directory: Annotated[Path, typer.Option(metavar="DIR", help="Where the two files go.")] = Path(),
+    json: JsonOption = None,
+) -> int:
+    """Write a commented adapter to fill in, and a test that uses it; nothing is overwritten."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import init_command
+
+        return init_command.run(init_command.InitOptions(name, directory), screen)
+
+    return run_command("init", json, body)
+
+
+@app.command()
+def smoke(target: TargetArgument, stall_seconds: StallOption = 60.0, json: JsonOption = None) -> int:
+    """Is an adapter usable? Step by step, with a reason for each."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import smoke_command
+
+        return smoke_command.run(smoke_command.SmokeOptions(target, stall_seconds), screen)
+
+    return run_command("smoke", json, body)
+
+
+@app.command()
+def mutants(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="This mutant; may be repeated.")
+    ] = None,
+    stages: Annotated[
+        str, typer.Option(help="Where to look, separated by commas.")
+    ] = "exploration,liveness,simulation",
+    seconds: Annotated[float, typer.Option(min=1.0, help="For each mutant in each stage.")] = 60.0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one a core, if not given.")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Every faulty variant of the specification and of the reference, and what catches it."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import mutants_command
+
+        options = mutants_command.MutantsOptions(tuple(only or ()), tuple(stages.split(",")), seconds, jobs)
+        return mutants_command.run(options, screen)
+
+    return run_command("mutants", json, body)
