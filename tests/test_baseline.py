@@ -12,10 +12,12 @@ import pytest
 
 from conform_run import conform
 from hicache_checks.conformance.baseline import Baseline, Known, judge, read
+from hicache_checks.conformance.campaign import run_campaign
 from hicache_checks.conformance.findings import HARNESS, Finding, cause
 from hicache_checks.conformance.search import SearchOptions
 from hicache_checks.reporting import InputError
 
+SHRINK_S = 8.0
 DAY = datetime.date(2026, 12, 31)
 ONE, OTHER = "0123abcd", "89abcdef"
 ENTRY = {"id": ONE, "reason": "our issue 12", "expires": "2026-12-31"}
@@ -127,11 +129,9 @@ from toy_adapter import ToyAdapter
 class Leaky(ToyAdapter):
     packages = ("leaky", "toy_adapter", "toy_fork")
 
-    def abort(self, rid):
-        landed = self.loop.wanted[rid].landed[:] if rid in self.loop.wanted else []
-        answer = super().abort(rid)
-        self.loop._given_back = [page for page in self.loop._given_back if page not in landed]
-        return answer
+    def observe(self):
+        seen = super().observe()
+        return {**seen, "free_pages": max(0, seen["free_pages"] - 1)}
 """
 
 
@@ -162,3 +162,31 @@ def test_a_run_is_held_against_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert stale.keys["baseline"]["stale"] == {ONE: "not found any more: our issue 12"}
     assert f"{ONE}  baseline: not found any more: our issue 12" in stale.text
     assert ElementTree.parse(junit).getroot()[0].get("failures") == "1"
+
+
+MUTANTS = (
+    *("io_drops_the_tail", "io_counts_before_the_copy", "query_dies_of_a_raising_store", "sched_keeps_known_pages"),
+    *("sched_finds_records_by_request_id", "sched_frees_known_pages_twice", "sched_grants_the_whole_span"),
+    *("sched_reuses_attempts", "sched_evicts_for_every_grant", "sched_revokes_without_accounting"),
+)
+
+
+def ids_of(mutant: str, seed: int) -> set[str]:
+    """Of the causes that a short search finds."""
+    search = SearchOptions(schedules=60, seed=seed)
+    return set(run_campaign(f"reference+{mutant}", search, 2, SHRINK_S, lambda line: None).reported)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_ids_are_the_same_with_every_seed_and_tell_faults_apart() -> None:
+    found = {mutant: ids_of(mutant, seed=0) for mutant in MUTANTS}
+    for mutant, names in found.items():
+        assert names & ids_of(mutant, seed=1), mutant
+    everything = [name for names in found.values() for name in names]
+    assert len(everything) == len(set(everything))
+
+
+@pytest.mark.slow
+def test_faults_that_show_in_the_same_way_share_an_id() -> None:
+    assert ids_of("sched_revokes_without_accounting", 0) == ids_of("sched_publishes_without_accounting", 0)

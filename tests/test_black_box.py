@@ -221,7 +221,7 @@ def test_a_mutant_shows_to_its_callers(name: str) -> None:
     for seed in range(PROGRAMS):
         _, broken = run(Seeded(seed), ranks, policy, True, **mutant.builds)
         if broken is not None:
-            assert broken.finding.property in properties, "\n".join([str(broken.finding), *broken.__notes__])
+            assert broken.finding.property in properties, "\n".join([str(broken.finding), *getattr(broken, "__notes__", ())])
             return
     raise AssertionError("the mutant survived")
 
@@ -331,6 +331,20 @@ def test_an_early_page_of_a_failed_read_is_explained_and_remembered() -> None:
     assert {box._moves.open(world).counted[0][box._slots[A]] for world in box.worlds} == {0, 1, 2}
     box.polled({"a": {"ready": False}})
     assert alarm_of(box) == "P5 may_end (§3.8): a is not ready"
+
+
+def test_a_detached_store_leaves_nothing_pending() -> None:
+    box = granted(3)
+    box.submitted("b", 2, {"accepted": True}, sight(1, 0, 5, a=3, b=0))
+    box.detached(sight(4))
+    assert box.alarm is None
+    box.submitted("b", 2, {"accepted": False, "reason": "detached"}, sight(4))
+    box.ticked(sight(4))
+    assert box.alarm is None
+    for left in (sight(4, 0, 3, a=3), sight(3)):
+        box = granted(3)
+        box.detached(left)
+        assert box.alarm is not None
 
 
 # ---- what is not seen

@@ -22,7 +22,7 @@ from hicache_spec.bounds import POLICY
 TESTS = Path(__file__).parent
 HEAVY = ("torch", "numpy", "hypothesis", "hicache_spec", "hicache_checks.conformance")
 
-# It leaks what had landed when a request is aborted, and notes in which processes it was loaded.
+# A page is missing from the first call on; and it notes in which processes it was loaded.
 LEAKY = """
 import os
 from pathlib import Path
@@ -34,9 +34,9 @@ with Path(__file__).with_name("processes.txt").open("a") as file:
 class Leaky(ToyAdapter):
     packages = ("leaky", "toy_adapter", "toy_fork")
 
-    def tick(self):
-        self.loop._given_back.clear()
-        super().tick()
+    def observe(self):
+        seen = super().observe()
+        return {**seen, "free_pages": seen["free_pages"] - 1}
 """
 
 
@@ -61,7 +61,7 @@ def cases(junit: Path) -> dict[str, str]:
 
 def test_every_property_of_the_list_is_there_and_every_rule_is_about_some() -> None:
     assert list(PROPERTIES) == [f"P{n}" for n in range(1, 33)]
-    assert POLICIES == POLICY.members
+    assert POLICY.members == POLICIES
     for rule in DESIGNS["decide_at_drain"].rules():
         if rule.kind in ("invariant", "step", "live"):
             about = properties_of(Finding(rule.name, "a message"))
@@ -136,9 +136,6 @@ def test_a_target_that_cannot_be_used_fails_once_a_policy(tmp_path: Path) -> Non
 def test_the_test_that_init_writes(tmp_path: Path) -> None:
     ran(lambda screen: init_command.run(InitOptions("mine", tmp_path), screen))
     only = ("-k", "best_effort")
-    assert (
-        "mine_adapter:MineAdapter cannot be used" not in run_pytest(tmp_path, *only).partition("short test summary")[0]
-    )
     (tmp_path / "mine_adapter.py").write_text("from toy_adapter import ToyAdapter as MineAdapter\n")
     output = run_pytest(tmp_path, *only)
     assert "PASSED test_mine_conforms.py::test_mine_conforms[best_effort]" in output

@@ -177,7 +177,7 @@ def test_a_choice_of_a_task_has_an_order() -> None:
     assert found == {(1, 2), (2, 1)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(programs(tasks_max=3, operations_max=4))
 def test_no_outcome_is_lost(program: Program) -> None:
     for bound in (0, 1, 2):

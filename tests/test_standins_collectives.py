@@ -74,6 +74,32 @@ def test_a_collective_that_a_rank_does_not_join_is_a_deadlock() -> None:
     )
 
 
+def test_a_rank_that_dies_leaves_the_others_in_their_collective() -> None:
+    def dies(world: World) -> None:
+        world.hold(task for task in world.tasks if task.rank == 1)
+
+    assert problem(lambda w: dist.barrier(), dies) == (
+        DEADLOCK,
+        "caller: sleep 1000 s; main-0 (rank 0): wait in barrier 0 of world; main-1 (rank 1): start (held)",
+    )
+
+
+def test_a_slow_rank_makes_the_others_wait() -> None:
+    waited: list[float] = []
+
+    def slow(world: World) -> None:
+        world.hold((task for task in world.tasks if task.rank == 1), seconds=90)
+        dist.barrier()
+
+    def waits(world: World) -> None:
+        before = time.monotonic()
+        dist.barrier()
+        waited.append(time.monotonic() - before)
+
+    went_well(run_ranks(waits, slow))
+    assert waited == [pytest.approx(90, abs=0.01)]
+
+
 def test_ranks_in_different_collectives_are_a_desync() -> None:
     for seed in range(5):
         kind, message = problem(lambda w: dist.barrier(), lambda w: dist.all_reduce(torch.zeros(2)), seed=seed)

@@ -52,6 +52,7 @@ def test_the_fork_conforms() -> None:
     search = conform(TARGET, SearchOptions(schedules=90))
     assert (search.code, search.keys["findings"]) == (0, [])
     assert search.keys["spec_states"] > 100
+    assert search.keys["distinct_traces"] > 80
     assert {"submitted", "polled: UNOBSERVED"} <= search.keys["outcomes"].keys()
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from rich.console import Console
 
 from hicache_checks import verify_command, verify_mutants
+from hicache_checks.conformance.campaign import Campaign, Reported
+from hicache_checks.conformance.findings import Finding
 from hicache_checks.engine.explore import Exploration, Violation
 from hicache_checks.engine.liveness import ToldLasso
 from hicache_checks.engine.refine_told import Move, TwoSides
@@ -27,6 +30,7 @@ from hicache_checks.verify_claim import judge_claim
 from hicache_checks.verify_command import VerifyOptions
 from hicache_checks.verify_designs import DESIGN_BOUNDS, OTHERS, DesignFound, DesignJob, design_table, judge_designs
 from hicache_checks.verify_mutants import faults
+from hicache_checks.verify_simulation import judge_campaign
 from hicache_checks.verify_specification import CANONICAL, Part, judge_liveness, judge_small, judge_trio
 from hicache_spec import DESIGNS, Bounds
 from hicache_spec.bounds import AGAIN, PRESSURE, SMALL, SOLO_CHURN, TRIO_PRESSURE
@@ -35,9 +39,9 @@ from hicache_spec.designs.findings import AGAIN_WITH_ROOM, NEVER_HAPPENS, findin
 
 PARTS = (
     *("specification", "specification", "liveness", "refinement", "designs", "mutants"),
-    *("implementation", "workload"),
+    *("implementation", "simulation", "workload"),
 )
-NOT_COVERED = ("simulation", "releases")
+NOT_COVERED = ("releases",)
 
 
 @pytest.mark.heavy
@@ -71,6 +75,8 @@ def test_the_main_job(tmp_path: Path) -> None:
     assert "live_submitted_operations_end" in parts["designs"]["violated"]["decide_at_drain_by_rid"]
     assert parts["mutants"]["caught"] == parts["mutants"]["total"] >= 57
     assert parts["implementation"]["outcomes"]["fetched: all"] > 0
+    assert (parts["simulation"]["schedules"], parts["simulation"]["findings"]) == (600, [])
+    assert parts["simulation"]["spec_states"] > 1_000
     assert parts["workload"]["pages_left"] == 0
     assert parts["workload"]["events_explained"] > 1_000
 
@@ -341,3 +347,13 @@ def test_an_answer_of_the_claim_that_is_not_as_pinned_is_named(
     part = judge_claim({**AS_PINNED, case: [answers, AS_PINNED[case][1]]}, 1.0)
     assert part.verdict is verdict
     assert part.details == [f"revoke_queue in decide_at_drain, {case}, by outcomes: {line}"]
+
+
+def test_a_finding_of_the_simulation_fails_the_job() -> None:
+    campaign = Campaign(schedules=600, outcomes=Counter(submitted=1))
+    assert judge_campaign(campaign, 1.0).verdict is Verdict.PASS
+    campaign.add(Reported(Finding("P13", "page 3 is freed twice"), 2))
+    part = judge_campaign(campaign, 1.0)
+    assert part.verdict is Verdict.FAIL
+    assert part.details == ["simulation: P13: page 3 is freed twice"]
+    assert judge_campaign(Campaign(), 1.0).verdict is Verdict.ERROR

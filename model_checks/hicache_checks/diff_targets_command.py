@@ -118,7 +118,7 @@ def _cell(call: Call | None) -> list[str]:
 def _end(run: Mapping[str, Any]) -> list[str]:
     ends = [f"{operation} {how}" for operation, how in run["ends"].items()]
     rest = [f"{name} {value}" for name, value in run["rest"].items() if name != "operations"]
-    return [*ends, *rest, *([f"broken: {run['broken']}"] if run["broken"] else [])]
+    return [*ends, *rest, *([f"broken: {run['broken']}: {run['why']}"] if run["broken"] else [])]
 
 
 def _lines(number: str, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hicache_checks.conformance.mutant_stages import (
+    APART,
     BROKEN,
     CAUGHT,
     STAGES,
+    SURVIVED,
     Budget,
     Cell,
     Mutant,
@@ -42,6 +44,11 @@ class Row:
     cells: dict[str, Cell] = field(default_factory=dict)
 
     @property
+    def was_looked_at(self) -> bool:
+        """Some stage could."""
+        return any(cell.outcome != APART for cell in self.cells.values())
+
+    @property
     def is_caught(self) -> bool:
         """Some stage catches it."""
         return any(cell.outcome == CAUGHT for cell in self.cells.values())
@@ -54,7 +61,7 @@ class Row:
     @property
     def reasons(self) -> list[str | None]:
         """Why each stage that looked does not catch it, as listed."""
-        return [why_it_survives(stage, self.mutant) for stage in self.cells]
+        return [why_it_survives(stage, self.mutant) for stage, cell in self.cells.items() if cell.outcome == SURVIVED]
 
 
 def run(options: MutantsOptions, screen: Screen) -> Outcome:
@@ -91,19 +98,24 @@ def rows_of(options: MutantsOptions) -> list[Row]:
 
 
 def verdict_of(rows: Sequence[Row]) -> Verdict:
-    """All caught, or known not to be."""
-    if any(row.is_broken for row in rows):
+    """All caught, or known not to be; nothing looked at is an error."""
+    looked_at = [row for row in rows if row.was_looked_at]
+    if not looked_at or any(row.is_broken for row in looked_at):
         return Verdict.ERROR
-    unlisted = [row for row in rows if not row.is_caught and None in row.reasons]
-    return Verdict.FAIL if unlisted else Verdict.PASS
+    return Verdict.FAIL if any(None in row.reasons for row in survivors(rows)) else Verdict.PASS
+
+
+def survivors(rows: Sequence[Row]) -> list[Row]:
+    """Those that some stage looked at and none caught."""
+    return [row for row in rows if row.was_looked_at and not row.is_caught]
 
 
 def _keys(rows: Sequence[Row]) -> dict[str, Any]:
     return {
-        "total": len(rows),
+        "total": sum(row.was_looked_at for row in rows),
         "caught": sum(row.is_caught for row in rows),
         "survivors": [
-            {"of": row.mutant.of, "name": row.mutant.name, "reasons": row.reasons} for row in rows if not row.is_caught
+            {"of": row.mutant.of, "name": row.mutant.name, "reasons": row.reasons} for row in survivors(rows)
         ],
         "rows": [
             {
@@ -125,15 +137,16 @@ def _print(options: MutantsOptions, rows: Sequence[Row], verdict: Verdict, scree
     ]
     print_rows(screen.console, headers, cells, right=frozenset({4, 5}))
     for stage in options.stages:
-        looked = [(row.cells[stage], row.mutant.name) for row in rows if stage in row.cells]
+        cells_here = [(row.cells[stage], row.mutant.name) for row in rows if stage in row.cells]
+        looked = [(cell, name) for cell, name in cells_here if cell.outcome != APART]
         caught = [(cell.seconds, name) for cell, name in looked if cell.outcome == CAUGHT]
         if looked:
             screen.say(f"{stage}: {len(caught)} of {counted(len(looked), 'mutant')} caught{_times(caught)}")
-    for row in rows:
-        if not row.is_caught:
-            reasons = [reason or "this is not listed" for reason in row.reasons]
-            screen.say(f"survivor {row.mutant.name}, of {row.mutant.of}: {'; '.join(reasons)}")
-    screen.say(f"{sum(row.is_caught for row in rows)} of {counted(len(rows), 'mutant')} caught; {verdict.value}")
+    for row in survivors(rows):
+        reasons = [reason or "this is not listed" for reason in row.reasons]
+        screen.say(f"survivor {row.mutant.name}, of {row.mutant.of}: {'; '.join(reasons)}")
+    total = sum(row.was_looked_at for row in rows)
+    screen.say(f"{sum(row.is_caught for row in rows)} of {counted(total, 'mutant')} caught; {verdict.value}")
 
 
 def _says(cell: Cell) -> str:

@@ -19,13 +19,14 @@ from hicache_checks.conformance.explainer import name_of
 from hicache_checks.conformance.findings import HARNESS, Broken
 from hicache_checks.conformance.judges import built
 from hicache_checks.conformance.minimise import minimise
+from hicache_checks.conformance.nobody import Nobody
 from hicache_checks.conformance.observation import UNOBSERVED, Seen
 from hicache_checks.conformance.program import TIMEOUT_S, Item, Setup, Step, draw_setup, draw_step, menu_for
 from hicache_checks.conformance.schedule import SimulatedPlace
 from hicache_checks.conformance.session import Session
 from hicache_checks.conformance.target import Target, opened
 from hicache_checks.reporting import InputError
-from hicache_checks.simulation.choices import Chooser, Choices, Plainest, Replayed, Seeded
+from hicache_checks.simulation.choices import Choices, Chooser, Plainest, Replayed, Seeded
 from hicache_checks.simulation.isolation import TorchModes
 from hicache_checks.simulation.standins.collectives import open_ranks
 from hicache_checks.simulation.world import NotSimulated, World
@@ -84,13 +85,15 @@ class Call:
 class Run:
     """A program on one target, and what lets everything end.
 
-    `ends`: of every operation, in the order of the submissions; `rest`: observed in the end; `broken`: what was wrong.
+    `ends`: of every operation, in the order of the submissions; `rest`: observed in the end; `broken`: what was wrong,
+    and `why`, which is not compared.
     """
 
     calls: list[Call] = field(default_factory=list)
     ends: dict[str, str] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
     broken: str | None = None
+    why: str = ""
 
     @property
     def outcome(self) -> tuple[Any, ...]:
@@ -101,8 +104,8 @@ class Run:
 # ---- one side
 
 
-class Recorder:
-    """A judge who only writes down what became of the operations. See session.Judge."""
+class Recorder(Nobody):
+    """Only writes down what became of the operations."""
 
     def __init__(self, target: Any, place: SimulatedPlace, run: Run) -> None:
         self._target = target
@@ -110,9 +113,6 @@ class Recorder:
         self._run = run
         self._attempts: Counter[str] = Counter()
         self._live: dict[str, str] = {}
-
-    def before(self, step: Step, now: float) -> None:
-        """See Judge."""
 
     def after(self, step: Step, answer: Any, now: float) -> None:
         """See Judge. Everybody goes on until he rests."""
@@ -126,7 +126,9 @@ class Recorder:
         if step.kind == "poll":
             for rid, how in answer.items():
                 if how.get("state") in ("fetched", "revoked"):
-                    pages = f" {how['pages']}" if how["state"] == "fetched" and isinstance(how.get("pages"), int) else ""
+                    pages = (
+                        f" {how['pages']}" if how["state"] == "fetched" and isinstance(how.get("pages"), int) else ""
+                    )
                     self._end(rid, f"{how['state']}{pages}")
 
     def at_rest(self, observed: Mapping[str, Any]) -> None:
@@ -136,15 +138,6 @@ class Recorder:
             pending = {rid for rid, _ in observed["operations"]}
             for rid in self._live.keys() - pending:
                 self._end(rid, "revoked")
-
-    def explain_failure(self) -> None:
-        """See Judge."""
-
-    def begin_again(self) -> None:
-        """See Judge."""
-
-    def finish(self) -> None:
-        """See Judge."""
 
     def _end(self, rid: str, how: str) -> None:
         if rid in self._live:
@@ -184,9 +177,7 @@ class Teller(Recorder):
         below = self._run.calls[-1].below
         if self._has_events:
             below += self._decisions()
-        below += [
-            f"{name} {before[name]} -> {self._seen[name]}" for name in COUNTS if before[name] != self._seen[name]
-        ]
+        below += [f"{name} {before[name]} -> {self._seen[name]}" for name in COUNTS if before[name] != self._seen[name]]
 
     def _decisions(self) -> list[str]:
         """What the scheduler of rank 0 decided since the last look; they all decide the same."""
@@ -244,13 +235,13 @@ def run_program(target: Target, program: Program, judge: type[Recorder] = Record
     except Broken as broken:
         if broken.finding.kind == HARNESS:
             raise InputError(f"{target.name} cannot be used: {broken}") from None
-        run.broken = broken.finding.property
+        run.broken, run.why = broken.finding.property, broken.finding.message
     except NotSimulated as error:
         raise InputError(f"{target.name} cannot be used: {error}") from None
     except Exception as error:
-        run.broken = f"{type(error).__name__}: {error}"
+        run.broken, run.why = type(error).__name__, str(error)
     if world.problem is not None:
-        run.broken = world.problem.kind
+        run.broken, run.why = world.problem.kind, world.problem.message
     return run
 
 

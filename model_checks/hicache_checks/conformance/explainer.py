@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from hicache_checks.conformance.merge import Lockstep
@@ -17,6 +18,11 @@ from hicache_spec.state import REASON
 
 # Operations that are followed at a time, at first: the more, the slower. There are more when more are needed.
 SLOTS = 8
+# Kept of what was bound, and of the states of each that are known to be good.
+BOUND_KEPT = 64
+GOOD_KEPT = 20_000
+# Words that an observer answers.
+OBSERVED = (*TreeSeen().words(), "mark")
 # Judged after every event. The others are about the specification's own tree, or about ranks, whose copies are
 # compared.
 INVARIANTS = (
@@ -56,6 +62,34 @@ def bounds_for(config: MonitorConfig, operations: int, ranks: int) -> Bounds:
     )
 
 
+class Bound:
+    """The specification under bounds, for whoever observes at the moment: `observer` answers the words that the text
+    leaves to an observer. `good`: states in which the invariants hold, which are about nothing but the state.
+
+    To bind it takes longer than to follow many a run, so it is done once.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.observer: Explainer
+        words = {name: self._answer(name) for name in OBSERVED}
+        self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds, words)
+        self.invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
+        self.good: set[bytes] = set()
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """A rule or helper function."""
+        if name not in self._functions:
+            self._functions[name] = self.spec.function(name)
+        return self._functions[name]
+
+    def _answer(self, name: str) -> Callable[..., Any]:
+        return lambda *arguments: self.observer.words[name](*arguments)
+
+
+bound_for = lru_cache(BOUND_KEPT)(Bound)
+
+
 class Explainer:
     """Follows one state of the canonical design. An operation has a slot from its submission until nothing holds it.
 
@@ -70,6 +104,7 @@ class Explainer:
         self.unobserved = 0
         self._is_late = is_late
         self._tree = TreeSeen()
+        self.words = {**self._tree.words(), "mark": self._mark}
         self._follow(slots)
         self.state = self.spec.initial()
         self._slots: dict[OpId, int] = {}
@@ -89,11 +124,21 @@ class Explainer:
 
     # ---- what can be asked
 
+    @property
+    def spec(self) -> BoundSpec:
+        """The specification with this observer's words, until another one asks."""
+        self._bound.observer = self
+        return self._bound.spec
+
+    @property
+    def key(self) -> bytes:
+        """The state that is followed, in short."""
+        return self._bound.spec.encode(self.state)
+
     def word(self, name: str) -> Callable[..., Any]:
         """A rule or helper function of the specification."""
-        if name not in self._words:
-            self._words[name] = self.spec.function(name)
-        return self._words[name]
+        self._bound.observer = self
+        return self._bound.function(name)
 
     def copy_of(self, state: Any) -> Any:
         """A state to try something on."""
@@ -131,11 +176,8 @@ class Explainer:
     # ---- the state and its steps
 
     def _follow(self, slots: int) -> None:
-        """Bind the specification for so many operations at a time."""
-        words = {**self._tree.words(), "mark": self._mark}
-        self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds_for(self.config, slots, self.config.ranks), words)
-        self._words: dict[str, Callable[..., Any]] = {}
-        self._invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
+        """For so many operations at a time."""
+        self._bound = bound_for(bounds_for(self.config, slots, self.config.ranks))
 
     def _grow(self) -> None:
         """As many slots again."""
@@ -148,9 +190,15 @@ class Explainer:
         self._free_slots = list(reversed(range(slots, 2 * slots)))
 
     def _judge(self) -> None:
-        for p in self._invariants:
+        key, bound = self.key, self._bound
+        if key in bound.good:
+            return
+        for p in bound.invariants:
             if not p.holds(self.state):
                 raise Unexplained(p.rule.name, p.rule.title)
+        if len(bound.good) >= GOOD_KEPT:
+            bound.good.clear()
+        bound.good.add(key)
 
     def _step(self, name: str, *arguments: int) -> None:
         self._taken = name

@@ -30,8 +30,33 @@ from hicache_spec.watched import watched
 
 SPECIFICATION = ("specification", "liveness")
 IMPLEMENTATION = ("reference", "control")
-CAUGHT, SURVIVED, BROKEN = "caught", "survived", "error"
-SURVIVORS: dict[str, dict[str, str]] = {"exploration": {}, "liveness": {}, "refinement": {}, "simulation": {}}
+CAUGHT, SURVIVED, APART, BROKEN = "caught", "survived", "does not apply", "error"
+NO_REFINEMENT = "no refinement of decide_at_drain"
+NO_EVENT = "what it leaves behind is in no event that is compared, and nobody there wants it"
+FEWER_RUNS = "it ends in a deadlock: there are fewer runs, and each is one of the canonical design"
+NEVER_HAPPENS = "refinement is about what happens, and here something never does"
+SURVIVORS: dict[str, dict[str, str]] = {
+    "refinement": {
+        "sched_revokes_without_unprotecting": NO_EVENT,
+        "sched_revokes_without_accounting": NO_EVENT,
+        "sched_never_reclaims": NO_EVENT,
+        "sched_reclaims_by_its_own_count": NO_EVENT,
+        "sched_evicts_before_a_refusal": NO_EVENT,
+        "sched_evicts_protected_pages": NO_EVENT,
+        "sched_marks_the_first_rank_only": NO_EVENT,
+        "io_releases_the_tail_twice": NO_EVENT,
+        "io_drops_the_tail": NO_EVENT,
+        "io_counts_after_termination": NO_EVENT,
+        "sched_drains_by_its_own_count": FEWER_RUNS,
+        "sched_needs_termination_everywhere": FEWER_RUNS,
+        "sched_puts_low_answers_back": NEVER_HAPPENS,
+        "sched_puts_skipped_answers_back": NEVER_HAPPENS,
+        "sched_puts_refused_answers_back": NEVER_HAPPENS,
+        "sched_puts_released_pages_back": NEVER_HAPPENS,
+        "sched_polls_in_vain": NEVER_HAPPENS,
+        "query_asks_again_after_a_miss": NEVER_HAPPENS,
+    }
+}
 """By stage and mutant: why it cannot be caught there. Whoever survives without being listed fails the run."""
 BASE = "reference"
 MUTANTS_A_WORKER = 8
@@ -139,9 +164,10 @@ def _look_at_rules(job: _Job, report: Report) -> Cell:
     try:
         by, amount, unit = RULES[job.stage](mutant, note)
     except (_TimeIsUp, BudgetSpent):
-        by, amount, unit = "undecided: a budget ran out", 0, "step"
+        return Cell(SURVIVED, "undecided: a budget ran out", 0, "step", time.monotonic() - start)
     except SpecError as error:
-        return Cell(BROKEN, str(error).partition("\n")[0], 0, "step", time.monotonic() - start)
+        # Not every faulty rule can be watched, nor every value be packed.
+        return Cell(APART, str(error).partition("\n")[0], 0, "step", time.monotonic() - start)
     return Cell(CAUGHT if amount else SURVIVED, by, amount, unit, time.monotonic() - start)
 
 
@@ -172,7 +198,7 @@ def _refined(mutant: Any, note: Callable[[int], None]) -> Answer:
         raise BudgetSpent
     comparison = Comparison(left, right, observation(EVENTS.name, bounds, polls), outcome)
     difference = comparison.decide(PAIRS_MAX, note).difference
-    return ("", 0, "step") if difference is None else ("refines decide_at_drain", len(difference.edges), "step")
+    return ("", 0, "step") if difference is None else (NO_REFINEMENT, len(difference.edges), "step")
 
 
 RULES: dict[str, Callable[[Any, Callable[[int], None]], Answer]] = {
@@ -239,7 +265,7 @@ class Hunting:
 def _cell_of(found: Mapping[str, Any]) -> Cell:
     finding = None if found["finding"] is None else Finding(**found["finding"])
     if finding is None:
-        outcome, by = SURVIVED, ""
+        outcome, by = SURVIVED, found["note"]
     elif finding.kind == HARNESS:
         outcome, by = BROKEN, str(finding)
     else:

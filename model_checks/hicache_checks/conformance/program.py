@@ -127,7 +127,10 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
     if kind in ("submit", "submit_again"):
         return Step(kind, (_rid(choices), _prompt(choices)))
     if kind == "fetch":
-        return Step(kind, tuple(_prompt(choices) for _ in range(choices.choose(len(RIDS)) + 1)))
+        prompts = [_prompt(choices)]
+        while len(prompts) < len(RIDS) and choices.choose(2):
+            prompts.append(_prompt(choices))
+        return Step(kind, tuple(prompts))
     if kind in ("abort", "stop"):
         return Step(kind, (_rid(choices),))
     if kind == "poll":

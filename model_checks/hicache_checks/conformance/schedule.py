@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from hicache_checks.conformance.findings import HARNESS, UNKNOWN, Broken, Finding
-from hicache_checks.conformance.judges import MakeJudge, Rest, built, judge_for
+from hicache_checks.conformance.judges import Judging, MakeJudge, Rest, built, judge_for
 from hicache_checks.conformance.program import STEPS_MAX, Setup, Step, draw_setup, menu_for
 from hicache_checks.conformance.session import Judge, Session
 from hicache_checks.simulation.choices import Choices
@@ -78,16 +78,10 @@ def run_schedule(
 
     def main() -> None:
         target = built(build)
-        capabilities = result.capabilities = sorted(target.capabilities())
-        setup = result.setup = draw_setup(world, ranks, policy, "store" in capabilities)
-        target.reset(setup.config())
-        for prompt in setup.stored:
-            target.store(prompt)
-        settles = "settle" in capabilities
-        judging = parts["judge"] = judge(target, setup, Rest(settles or len(world.tasks) > 1, pause_s=0))
-        place = SimulatedPlace(world, target.settle) if settles else SimulatedPlace(world)
-        session = parts["session"] = Session(target, setup, judging, place, capabilities)
-        session.run(world, menu_for(capabilities), steps_max)
+        result.capabilities = sorted(target.capabilities())
+        result.setup = draw_setup(world, ranks, policy, "store" in target.capabilities())
+        parts["session"], parts["judge"] = begin(world, target, result.setup, judge)
+        parts["session"].run(world, menu_for(result.capabilities), steps_max)
         target.close()
 
     try:
@@ -106,8 +100,21 @@ def run_schedule(
         result.unobserved = parts["judge"].unobserved
     result.choices, result.counts = choices.taken, choices.counts
     result.trace = world.trace
-    result.digest = world.digest() if world.trace else digest_of_program(result)
+    result.digest = world.digest() if len(world.tasks) > 1 else digest_of_program(result)
     return result
+
+
+def begin(world: World, target: Any, setup: Setup, judge: MakeJudge = judge_for) -> tuple[Session, Judging]:
+    """Reset a target, fill its storage, and begin a session with it."""
+    target.reset(setup.config())
+    for prompt in setup.stored:
+        target.store(prompt)
+    capabilities = target.capabilities()
+    settles = "settle" in capabilities
+    # Threads of its own come to rest where the world can see it; without any, only the target itself can say so.
+    judging = judge(target, setup, Rest(settles or len(world.tasks) > 1, pause_s=0))
+    place = SimulatedPlace(world, target.settle) if settles else SimulatedPlace(world)
+    return Session(target, setup, judging, place, capabilities), judging
 
 
 def digest_of_program(result: Result) -> str:

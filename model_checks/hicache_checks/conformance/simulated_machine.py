@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from greenlet import greenlet
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hicache_checks.conformance.findings import Broken
-from hicache_checks.conformance.program import BREAKS, PROMPTS, RIDS, WAITS_S, Setup, Step, Tokens
-from hicache_checks.conformance.schedule import SimulatedPlace, broken_world
-from hicache_checks.conformance.session import Session
-from hicache_checks.conformance.white_box import WhiteBox
+from hicache_checks.conformance.judges import built
+from hicache_checks.conformance.program import BREAKS, MENU, PROMPTS, RIDS, WAITS_S, Setup, Step, Tokens
+from hicache_checks.conformance.schedule import begin, broken_world
 from hicache_checks.simulation.choices import Drawn
 from hicache_checks.simulation.isolation import TorchModes
 from hicache_checks.simulation.standins.collectives import open_ranks
 from hicache_checks.simulation.world import World
 
 SWITCH_CHANCE = 0.3
+NEEDS = {item.kind: item.needs for item in MENU}
+"""By kind of step, the capability that it takes."""
 
 prompts = st.sampled_from(PROMPTS)
 rids = st.sampled_from(RIDS)
@@ -100,14 +102,10 @@ class SimulatedConformance(RuleBasedStateMachine):
         self._in_the_world(self._open)
 
     def _open(self) -> None:
-        target = type(self).build()
-        target.reset(self.setup_.config())
-        capabilities = sorted(target.capabilities())
-        for prompt in self.setup_.stored:
-            target.store(prompt)
-        self.judge = WhiteBox(target, self.setup_)
-        self.session = Session(target, self.setup_, self.judge, SimulatedPlace(self.world), capabilities)
-        self.target = target
+        self.target = built(type(self).build)
+        if "store" not in self.target.capabilities():
+            self.setup_ = replace(self.setup_, stored=())
+        self.session, self.judge = begin(self.world, self.target, self.setup_)
 
     @rule(rid=rids, prompt=prompts)
     def submit(self, rid: str, prompt: Tokens) -> None:
@@ -177,19 +175,18 @@ class SimulatedConformance(RuleBasedStateMachine):
     def evict_device(self, pages: int) -> None:
         self._do("evict_device", pages)
 
-    @precondition(lambda self: "flush" in self.session.can)
     @rule()
     def flush(self) -> None:
         self._do("flush")
 
-    @precondition(lambda self: "attach" in self.session.can)
     @rule()
     def reattach(self) -> None:
         self._do("reattach")
 
     def _do(self, kind: str, *args: Any) -> None:
-        step = Step(kind, args)
-        self._in_the_world(lambda: self.session.do(step))
+        """A step of a program, if the target can do it."""
+        if NEEDS.get(kind) is None or NEEDS[kind] in self.session.can:
+            self._in_the_world(lambda: self.session.do(Step(kind, args)))
 
     def _in_the_world(self, call: Callable[[], Any]) -> None:
         assert self.caller is not None

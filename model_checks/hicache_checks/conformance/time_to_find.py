@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 
+from hicache_checks.conformance import frontrun_peer
 from hicache_checks.conformance.findings import Finding
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.schedule import Result, run_schedule
@@ -28,8 +29,9 @@ from hicache_spec.bounds import POLICY
 EXAMPLES_MAX = 10**9
 PREEMPTIONS_MAX = 2
 SHORT_STEPS_MAX = 6
-RUNS_A_PROGRAM_MAX = 200
-"""Of a program of at most so many steps, so many schedules are run before the next program has its turn."""
+RUNS_MAX = 30
+"""Of a program of at most so many steps, and for each number of preemptions, so many schedules are run before the next
+has its turn."""
 PROGRESS_S = 0.5
 
 
@@ -44,13 +46,17 @@ class Hunt:
 
 @dataclass
 class Found:
-    """What a hunt came to. No `finding`: the time was up. `ranks` and `number`: of the run that shows it."""
+    """What a hunt came to. No `finding`: the time was up, or `note` says why.
+
+    `ranks` and `number`: of the run that shows it.
+    """
 
     schedules: int = 0
     seconds: float = 0.0
     finding: Finding | None = None
     ranks: int = 0
     number: int = 0
+    note: str = ""
 
 
 class _Hunting:
@@ -97,7 +103,7 @@ def by_search(mode: str, strategy: str = "mixed") -> Finder:
 
 
 def by_exhaustion(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
-    """Short programs, and of each the schedules with few preemptions, in order, as far as its share goes."""
+    """Short programs, and of each the schedules with no preemption, in order, then those with one, and so on."""
     for number, ranks in hunting.turns():
         policy = POLICY.members[number % len(POLICY.members)]
 
@@ -105,11 +111,11 @@ def by_exhaustion(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
             choices = Seeded(f"{hunt.seed}/{number}")
             return run_schedule(target.build, ranks, policy, choices, strategy, SHORT_STEPS_MAX)
 
-        runs = Exhaustive(PREEMPTIONS_MAX).run(schedule)
-        for result in islice(runs, RUNS_A_PROGRAM_MAX):
-            hunting.take(result, ranks, number)
-            if not hunting.goes_on():
-                return
+        for preemptions in range(PREEMPTIONS_MAX + 1):
+            for result in islice(Exhaustive(preemptions).run(schedule), RUNS_MAX):
+                hunting.take(result, ranks, number)
+                if not hunting.goes_on():
+                    return
 
 
 class _Enough(BaseException):
@@ -141,6 +147,17 @@ def by_hypothesis(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
         run()
 
 
+def by_frontrun(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
+    """One seeded program, whose threads another scheduler is to explore."""
+    ranks, policy = hunt.ranks[0], POLICY.members[hunt.seed % len(POLICY.members)]
+    explored = frontrun_peer.explore(
+        lambda: run_real(target.build, ranks, policy, Seeded(f"{hunt.seed}/0")).finding, hunt.seconds_max
+    )
+    hunting.found = Found(
+        explored.interleavings, explored.seconds, explored.finding, ranks, hunt.seed, note=explored.note
+    )
+
+
 FINDERS: dict[str, tuple[str, Finder]] = {
     "hypothesis": (THREADS, by_hypothesis),
     "threads": (THREADS, by_search(THREADS)),
@@ -148,6 +165,7 @@ FINDERS: dict[str, tuple[str, Finder]] = {
     "pct": (SIMULATE, by_search(SIMULATE, "pct")),
     "exhaustive": (SIMULATE, by_exhaustion),
     "mixed": (SIMULATE, by_search(SIMULATE, "mixed")),
+    "frontrun": (THREADS, by_frontrun),
 }
 """By name, each with the mode that the target is opened in."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from hicache_checks.conformance.adapter import EventfulAdapter
@@ -30,7 +30,7 @@ class Watch:
         self.seconds = 0.0
         self.earlier: float | None = None
         self.outcomes: Counter[str] = Counter()
-        self.recent: list[Event] = []
+        self.recent: deque[Event] = deque(maxlen=RECENT)
         self._adapter = adapter
         self._timeout_s = timeout_s
         self._submitted: dict[OpId, tuple[float, float]] = {}
@@ -59,7 +59,7 @@ class Watch:
             self.monitor.compare(self._adapter.observe())
 
     def _see(self, event: Event) -> None:
-        self.recent = [*self.recent[-RECENT:], event]
+        self.recent.append(event)
         if event.kind == "submitted" and event.op is not None:
             self._submitted.setdefault(event.op, self._now())
         if event.rank == 0:

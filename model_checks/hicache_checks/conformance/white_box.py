@@ -73,7 +73,7 @@ class WhiteBox:
 
     def _look(self) -> None:
         self._watch.look(compare=False)
-        self.states.add(self._watch.monitor.spec.encode(self._watch.monitor.state))
+        self.states.add(self._watch.monitor.key)
         self._check()
 
     def _check(self) -> None:
