@@ -173,7 +173,7 @@ MUTANTS = (
 
 def ids_of(mutant: str, seed: int) -> set[str]:
     """Of the causes that a short search finds."""
-    search = SearchOptions(schedules=60, seed=seed)
+    search = SearchOptions(schedules=120, seed=seed)
     return set(run_campaign(f"reference+{mutant}", search, 2, SHRINK_S, lambda line: None).reported)
 
 

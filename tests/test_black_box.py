@@ -221,7 +221,9 @@ def test_a_mutant_shows_to_its_callers(name: str) -> None:
     for seed in range(PROGRAMS):
         _, broken = run(Seeded(seed), ranks, policy, True, **mutant.builds)
         if broken is not None:
-            assert broken.finding.property in properties, "\n".join([str(broken.finding), *getattr(broken, "__notes__", ())])
+            assert broken.finding.property in properties, "\n".join(
+                [str(broken.finding), *getattr(broken, "__notes__", ())]
+            )
             return
     raise AssertionError("the mutant survived")
 

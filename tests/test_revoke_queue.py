@@ -17,7 +17,7 @@ from cache_scenario import Scenario, tokens
 from hicache_impl.adapter import Reference
 from hicache_impl.audit import LOCKSTEP_KEYS
 from hicache_impl.tick_cost import RANKS, TICKS_A_ROUND, VARIANTS, measure_tick_cost
-from hicache_impl.variants.revoke_queue import RevokingCache, RevokingController, open_reference
+from hicache_impl.variants.revoke_queue import RevokingCache, RevokingController
 
 ROOT = Path(__file__).resolve().parents[1]
 REVOKE_QUEUE: dict[str, Any] = {"cache_class": RevokingCache, "controller_class": RevokingController}

@@ -128,7 +128,7 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
         return Step(kind, (_rid(choices), _prompt(choices)))
     if kind == "fetch":
         prompts = [_prompt(choices)]
-        while len(prompts) < len(RIDS) and choices.choose(2):
+        while len(prompts) < len(RIDS) and choices.choose(3):
             prompts.append(_prompt(choices))
         return Step(kind, tuple(prompts))
     if kind in ("abort", "stop"):

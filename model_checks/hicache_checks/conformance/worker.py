@@ -162,7 +162,7 @@ def _refuse_unusable(job: Mapping[str, Any], options: SearchOptions, found: Caus
     """An adapter that is wrong from the very first schedule on is not worth a second one."""
     finding = found.finding
     if (finding.property, finding.kind, found.number) == (ADAPTER, HARNESS, options.first):
-        raise InputError(f"{job['target']} cannot be used: {finding.place}: {finding.message}")
+        raise InputError(f"{job['target']} cannot be used: {finding.place or 'its logs'}: {finding.message}")
 
 
 def _counts(searched: Searched) -> dict[str, Any]:
