@@ -1,4 +1,4 @@
-"""The Hypothesis machine on simulated targets: the reference conforms; faults are found, with few calls and switches."""
+"""The Hypothesis machine on simulated targets: the reference conforms; faults are found and made small."""
 
 from __future__ import annotations
 

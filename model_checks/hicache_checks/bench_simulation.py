@@ -1,7 +1,8 @@
 """`hicheck bench simulation`: schedules a second of the reference, two ranks and 8 pages, beside the same with threads.
 
-Each run is a new system that two requests of 4 pages come to, both fetched completely, down to its close. A simulated
-one is a random walk. Nobody is asked for bytes or counts in the end; the monitor, where it is on, explains every event.
+Each run is a new system (one that was flushed would do other things by the same choices) that two requests of 4 pages
+come to, both fetched completely, down to its close. A simulated one is a random walk. Nobody is asked for bytes or
+counts in the end; the monitor, where it is on, explains every event.
 """
 
 from __future__ import annotations
@@ -98,32 +99,38 @@ def measured(is_simulated: bool, has_monitor: bool, seconds: float, screen: Scre
     name = "simulated" if is_simulated else "real threads"
     screen.progress.update(f"measuring {name}{', with the monitor' * has_monitor}")
     with opened(TARGET, simulate=is_simulated) as target:
-        one = simulated_run if is_simulated else threaded_run
+
+        def one(seed: int) -> int:
+            """The steps of a run."""
+            if is_simulated:
+                return simulated_run(target.build, seed, has_monitor).steps
+            threaded_run(target.build, has_monitor)
+            return 0
+
         for seed in range(WARM_UP):
-            one(target.build, seed, has_monitor)
+            one(seed)
         start, cpu_start, runs, steps = time.perf_counter(), time.process_time(), 0, 0
         while time.perf_counter() - start < seconds:
-            steps += one(target.build, runs, has_monitor)
+            steps += one(runs)
             runs += 1
         spent, cpu_spent = time.perf_counter() - start, time.process_time() - cpu_start
     return Row(name, is_simulated, has_monitor, runs, spent, cpu_spent, steps / runs if is_simulated else None)
 
 
-def simulated_run(build: Callable[[], Any], seed: int, has_monitor: bool) -> int:
-    """One schedule; its steps."""
+def simulated_run(build: Callable[[], Any], seed: int, has_monitor: bool) -> World:
+    """One schedule, done."""
     choices = Seeded(seed)
     world = World(choices, Walk(Random(seed)), modes=TorchModes())
     open_ranks(world, SETUP.ranks)
     world.run(lambda: do_the_work(build, has_monitor, lambda target: SimulatedPlace(world)))
     if world.problem is not None or world.died:
         raise InputError(f"the run of seed {seed} is wrong: {world.problem or world.died}")
-    return world.steps
+    return world
 
 
-def threaded_run(build: Callable[[], Any], seed: int, has_monitor: bool) -> int:
-    """The same with real threads; whatever the seed, they run as they like."""
+def threaded_run(build: Callable[[], Any], has_monitor: bool) -> None:
+    """The same with real threads, which run as they like."""
     do_the_work(build, has_monitor, lambda target: RealPlace(target, True, False))
-    return 0
 
 
 def do_the_work(build: Callable[[], Any], has_monitor: bool, place_of: Callable[[Any], Place]) -> None:

@@ -37,6 +37,7 @@ SHRINK_S = 30.0
 STEPS_MAX = 12
 PROGRESS_S = 0.5
 RANKS = (1, 1, 1, 2)
+CROWD = 3
 DECISIONS = ("allocated", "revoked", "skipped", "fetched", "evicted", "stopped")
 COUNTS = ("free_pages", "resident_pages", "occupied_pages")
 PENDING = "pending"
@@ -292,6 +293,11 @@ def _in_place(modules: Mapping[str, Any]) -> Iterator[None]:
         sys.modules.update(others)
 
 
+def crowded(menu: Sequence[Item]) -> tuple[Item, ...]:
+    """More requests that come together: only among several is there anything to decide."""
+    return tuple(replace(item, weight=CROWD * item.weight) if item.kind == "fetch" else item for item in menu)
+
+
 def draw_program(choices: Chooser, menu: Sequence[Item], assume: Collection[str]) -> Program:
     """A program on a setup of which the assumptions hold."""
     ranks = RANKS[choices.choose(len(RANKS))]
@@ -327,7 +333,7 @@ class Compared:
 def compare(options: DiffOptions, note: Callable[[str], None]) -> Compared:
     """Look for a difference and make it small. `note` is told how far it is. Raises InputError."""
     with open_side(options.left) as left, open_side(options.right) as right:
-        menu = menu_for(left.capabilities & right.capabilities)
+        menu = crowded(menu_for(left.capabilities & right.capabilities))
 
         def both(choices: Choices, judge: type[Recorder] = Recorder) -> tuple[Program, Run, Run]:
             program = draw_program(choices, menu, options.assume)
