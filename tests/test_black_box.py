@@ -131,8 +131,9 @@ def run(
     try:
         for prompt in setup.stored:
             target.store(prompt)
-        # The audit looks inside; and whether a faulty target can be flushed is judged without the black box.
-        capabilities = sorted(set(target.capabilities()) - {"audit", *(("flush", "attach") if builds else ())})
+        # The audit looks inside. Of a faulty target nothing is called that a session judges by itself.
+        judged = ("flush", "attach", "tiers") if builds else ()
+        capabilities = sorted(set(target.capabilities()) - {"audit", *judged})
         session = Session(target, setup, judge, Among(target, runtime), capabilities)
         for step in steps or program(choices, capabilities, ranks):
             session.do(step)
@@ -147,12 +148,13 @@ def run(
 
 
 def program(choices: Choices, capabilities: Sequence[str], ranks: int) -> Iterator[Step]:
-    """At most so many steps. A store may raise, miss or answer short; one that stalls would only take time here."""
+    """At most so many steps. A store may raise, miss or answer short; one that stalls would only take time here, and
+    wrong bytes are not seen from outside."""
     for _ in range(STEPS_MAX):
         step = draw_step(choices, menu_for(capabilities), ranks)
         if step is None:
             return
-        if step.kind != "break_storage" or step.args[2] in ("raise", "miss", "short"):
+        if step.kind != "lie" and (step.kind != "break_storage" or step.args[2] in ("raise", "miss", "short")):
             yield step
 
 
@@ -202,11 +204,6 @@ CAUGHT_BY: dict[str, tuple[int, str, tuple[str, ...]]] = {
     "sched_needs_termination_everywhere": (2, "wait_complete", ("P5 may_end (§3.8)",)),
     "sched_keeps_unagreed_pages": (2, "wait_complete", ("P4 inv_pages_conserved", "P4 inv_rest_restores_the_pool")),
     "sched_keeps_known_pages": (1, "wait_complete", ("P4 inv_pages_conserved",)),
-    "sched_aborts_and_keeps_what_landed": (
-        1,
-        "wait_complete",
-        ("P4 inv_pages_conserved", "P4 inv_rest_restores_the_pool"),
-    ),
     "sched_sets_the_flag_only": (1, "wait_complete", ("P11 inv_records_name_their_attempt",)),
 }
 PROGRAMS = 3000
@@ -230,6 +227,7 @@ def test_a_mutant_shows_to_its_callers(name: str) -> None:
 PROMPT = (1, 2, 3)
 SUBMIT = Step("submit", ("a", PROMPT))
 REST = Step("settle")
+ABORT_WHAT_LANDED = [Step("store", (PROMPT,)), SUBMIT, REST, Step("tick"), REST, Step("abort", ("a",)), REST]
 # What drawn programs would find by chance only: mutant, policy, program, alarm.
 SHOWN_BY = {
     "sched_ignores_the_clock": (
@@ -237,9 +235,14 @@ SHOWN_BY = {
         [SUBMIT, Step("wait", (1.5,)), Step("poll", (("a",),))],
         "P5 may_end (§3.8): a is not ready at poll(a)",
     ),
+    "sched_aborts_and_keeps_what_landed": (
+        "wait_complete",
+        ABORT_WHAT_LANDED,
+        "P4 inv_pages_conserved: free_pages is 2, explained is 5 at tick()",
+    ),
     "sched_aborts_and_publishes": (
         "wait_complete",
-        [Step("store", (PROMPT,)), SUBMIT, REST, Step("tick"), REST, Step("abort", ("a",))],
+        ABORT_WHAT_LANDED,
         "P4 inv_pages_conserved: resident_pages is 3, explained is 0 at abort(a)",
     ),
 }

@@ -6,7 +6,6 @@ is nothing but the fixture `hicheck`, which a test may call. Whatever is heavy i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
@@ -68,8 +67,9 @@ class Properties(pytest.Collector):
 def hicheck_search(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Search:
     """Search a target under a policy, once in a session: see `hicheck` for the arguments."""
     base = tmp_path_factory.getbasetemp()
-    # The processes of pytest-xdist have directories of their own side by side.
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    # The processes of pytest-xdist have directories of their own side by side. (Its environment variables are also
+    # seen by a pytest that a test starts.)
+    shared = base.parent if hasattr(pytestconfig, "workerinput") else base
     findings = pytestconfig.getoption("--hicheck-findings")
 
     def search(target: str, **options: Any) -> Found:
