@@ -1,8 +1,8 @@
 """`hicheck bench simulation`: schedules a second of the reference, two ranks and 8 pages, beside the same with threads.
 
 Each run is a new system (one that was flushed would do other things by the same choices) that two requests of 4 pages
-come to, both fetched completely, down to its close. A simulated one is a random walk. Nobody is asked for bytes or
-counts in the end; the monitor, where it is on, explains every event.
+come to, both fetched completely, down to its close. Simulated ones are the random walks of a search. Nobody is asked
+for bytes or counts in the end; the monitor, where it is on, explains every event.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hicache_checks.conformance.nobody import Nobody
 from hicache_checks.conformance.program import Setup, Step
 from hicache_checks.conformance.real_threads import RealPlace
 from hicache_checks.conformance.schedule import SimulatedPlace
+from hicache_checks.conformance.search import STRATEGIES
 from hicache_checks.conformance.session import Judge, Place, Session
 from hicache_checks.conformance.target import opened
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 from hicache_checks.simulation.choices import Seeded
 from hicache_checks.simulation.isolation import TorchModes
 from hicache_checks.simulation.standins.collectives import open_ranks
-from hicache_checks.simulation.strategies import Walk
 from hicache_checks.simulation.world import World
 
 TARGET = "reference"
@@ -120,7 +120,8 @@ def measured(is_simulated: bool, has_monitor: bool, seconds: float, screen: Scre
 def simulated_run(build: Callable[[], Any], seed: int, has_monitor: bool) -> World:
     """One schedule, done."""
     choices = Seeded(seed)
-    world = World(choices, Walk(Random(seed)), modes=TorchModes())
+    walks = STRATEGIES["walk"]
+    world = World(choices, walks[seed % len(walks)](Random(seed)), modes=TorchModes())
     open_ranks(world, SETUP.ranks)
     world.run(lambda: do_the_work(build, has_monitor, lambda target: SimulatedPlace(world)))
     if world.problem is not None or world.died:

@@ -28,8 +28,8 @@ from hicache_spec.bounds import POLICY
 
 EXAMPLES_MAX = 10**9
 PREEMPTIONS_MAX = 2
-SHORT_STEPS_MAX = 6
-RUNS_MAX = 30
+SHORT_STEPS_MAX = 12
+RUNS_MAX = 10
 """Of a program of at most so many steps, and for each number of preemptions, so many schedules are run before the next
 has its turn."""
 PROGRESS_S = 0.5
