@@ -90,7 +90,7 @@ class Reference:
         self._asked = set()
         stores, self._owned = self._open_stores(ranks)
         self.faults = [FaultyStorage(store) for store in stores]
-        self._logs = [EventLog(rank, self.runtime.lock) for rank in range(ranks)]
+        self._logs = [EventLog(rank) for rank in range(ranks)]
         self._groups = thread_groups(ranks, self.runtime, self._logs) if ranks > 1 else [solo_groups(self._logs[0])]
         self.caches = [
             open_rank(

@@ -100,7 +100,7 @@ class _Place:
 def run_alone(options: WorkloadOptions, trace: Trace, progress: Callable[[str], None]) -> dict[str, Any]:
     """A workload of one rank, in this process. Returns the rank's result (see `_result`)."""
     runtime = ThreadRuntime()
-    log = EventLog(0, runtime.lock)
+    log = EventLog(0)
     place = _Place(solo_groups(log), SoloGroup("replay"), log, runtime)
     return _run(options, trace, place, progress)
 
@@ -121,7 +121,7 @@ def run_process(options: WorkloadOptions, rank: int) -> dict[str, Any]:
         timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
     )
     runtime = ThreadRuntime()
-    log = EventLog(rank, runtime.lock)
+    log = EventLog(rank)
     groups = gloo_groups(log, COLLECTIVE_TIMEOUT_S)
     replay_group = GlooGroup(dist.new_group(backend="gloo"), "replay")
     place = _Place(groups, replay_group, log, runtime)
