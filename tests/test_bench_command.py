@@ -1,4 +1,4 @@
-"""hicheck bench engine: which configuration, the tables, the ratios, and what makes it fail."""
+"""hicheck bench engine: which configuration, the tables, the ratios, what makes it fail; and that there are others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from hicache_checks import bench_command, cli, explore_command
+from hicache_checks import bench_command, bench_finders, bench_simulation, bench_tick, cli, explore_command
 from hicache_checks.bench_command import BenchOptions, Configuration, Entry, Row, bits, chosen, disagreeing, ratios_of
+from hicache_checks.bench_finders import FindersOptions
+from hicache_checks.bench_simulation import SimulationOptions
+from hicache_checks.bench_tick import TickOptions
 from hicache_checks.engine.native.build import compiler
 from hicache_checks.explore_command import ExploreOptions, configurations_of
 from hicache_checks.export import Tla
@@ -216,7 +220,11 @@ def test_ratios_are_against_the_fastest_spin() -> None:
         ("engine --configuration x", "no configuration 'x'"),
         ("engine --states 0", "greater than or equal to 1"),
         ("engine --tool nobody", "no row is named nobody"),
-        ("wheel", "is not one of 'engine'"),
+        ("wheel", "hicheck bench: No such command 'wheel'"),
+        ("", "hicheck bench: Missing command"),
+        ("simulation --seconds 0", "hicheck bench simulation: Invalid value for '--seconds'"),
+        ("finders --finder luck", "hicheck bench finders: no finder 'luck'; there are "),
+        ("tick --operations 0", "hicheck bench tick: Invalid value for '--operations'"),
     ],
 )
 def test_bad_input_is_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,6 +232,38 @@ def test_bad_input_is_one_line(arguments: str, message: str, capsys: pytest.Capt
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module", "options"),
+    [
+        ("simulation --seconds 2.5", bench_simulation, SimulationOptions(2.5)),
+        ("finders", bench_finders, FindersOptions()),
+        (
+            "finders --mutant io_drops_the_tail --finder pct --finder walk --seconds 3",
+            bench_finders,
+            FindersOptions(("io_drops_the_tail",), 3.0, ("pct", "walk")),
+        ),
+        ("tick --rounds 2 --operations 3", bench_tick, TickOptions(2, 3)),
+    ],
+)
+def test_what_else_can_be_measured(
+    arguments: str,
+    module: ModuleType,
+    options: object,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = []
+
+    def run(options: object, screen: object) -> Outcome:
+        given.append(options)
+        return Outcome(Verdict.PASS, {"rows": []})
+
+    monkeypatch.setattr(module, "run", run)
+    code, out, _ = hicheck(f"bench {arguments} --json -", capsys)
+    assert (code, given) == (0, [options])
+    assert json.loads(out)["command"] == f"bench {arguments.split()[0]}"
 
 
 # ---- tools that are killed

@@ -119,6 +119,18 @@ class Among:
     def settle(self) -> None:
         self._target.settle()
 
+    def set_clock(self, seconds: float) -> None:
+        """The reference does not look at it. What else may be done to a place, is not done here."""
+
+    def slow(self, threads: Sequence[str], seconds: float) -> None:
+        raise NotImplementedError
+
+    def kill(self, threads: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def left(self) -> Sequence[str]:
+        raise NotImplementedError
+
 
 def run(
     choices: Choices, ranks: int, policy: str, can_settle: bool, steps: Sequence[Step] | None = None, **builds: Any
@@ -133,7 +145,7 @@ def run(
             target.store(prompt)
         # The audit looks inside. Of a faulty target nothing is called that a session judges by itself.
         judged = ("flush", "attach", "tiers") if builds else ()
-        capabilities = sorted(set(target.capabilities()) - {"audit", *judged})
+        capabilities = sorted(set(target.capabilities()) - {"audit", "threads", *judged})
         session = Session(target, setup, judge, Among(target, runtime), capabilities)
         for step in steps or program(choices, capabilities, ranks):
             session.do(step)
@@ -154,7 +166,7 @@ def program(choices: Choices, capabilities: Sequence[str], ranks: int) -> Iterat
         step = draw_step(choices, menu_for(capabilities), ranks)
         if step is None:
             return
-        if step.kind != "lie" and (step.kind != "break_storage" or step.args[2] in ("raise", "miss", "short")):
+        if step.kind != "lie" and "stall" not in step.args:
             yield step
 
 

@@ -341,7 +341,7 @@ class TestAdapter:
         s = Scenario(ranks=1)
         s.runtime.hold("backup.take")
         s.reference.prefill(tokens(1, 3))
-        with pytest.raises(Stalled, match="did not come to rest in 0 s"):
+        with pytest.raises(Stalled, match="did nothing for 0 s and do not rest"):
             s.reference._agreed("quiesce", lambda cache: cache.quiesce(0))
         s.reference.close()
 

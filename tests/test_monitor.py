@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hicache_checks.conformance.logs import explain_logs
+from hicache_checks.conformance.logs import explain_traces
 from hicache_checks.conformance.merge import Merger
 from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
 from hicache_checks.conformance.observation import Event
-from recorded_trace import config_of, recorded
+from hicache_checks.conformance.traces import LogFile
+from recorded_trace import config_of, recorded, write_recorded
 
 CONFIG = config_of(2)
 LOGS = recorded()
@@ -154,27 +154,8 @@ def test_a_pool_of_another_size_is_not_explained() -> None:
 
 def test_a_rank_that_never_joins_is_named(tmp_path: Path) -> None:
     cut = next(i for i, e in enumerate(LOGS[1]) if e.kind == "joined" and e.data["group"] == "sched")
-    paths = [write(tmp_path, rank, log) for rank, log in enumerate([LOGS[0], LOGS[1][:cut]])]
-    finding = explain_logs(paths, CONFIG, lambda _: None).finding
+    write_recorded(tmp_path / "trace.jsonl", [LOGS[0], LOGS[1][:cut]])
+    finding = explain_traces([LogFile(tmp_path / "trace.jsonl")], lambda _: None).finding
     assert finding is not None
     assert finding.property == "P7 lockstep"
     assert "never joined" in finding.message
-
-
-# ---- logs as files
-
-
-def write(folder: Path, rank: int, events: list[Event]) -> Path:
-    path = folder / f"events-{rank}.jsonl"
-    lines = [
-        json.dumps({"rank": e.rank, "seq": e.seq, "kind": e.kind, "op": e.op, "data": e.data}) + "\n" for e in events
-    ]
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
-
-
-def test_logs_on_disk_are_explained(tmp_path: Path) -> None:
-    paths = [write(tmp_path, rank, log) for rank, log in enumerate(LOGS)]
-    explained = explain_logs(paths, CONFIG, lambda _: None)
-    assert explained.finding is None
-    assert explained.events == sum(map(len, LOGS))

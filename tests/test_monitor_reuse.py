@@ -54,7 +54,7 @@ def test_a_bad_state_is_bad_every_time(events: list[Event]) -> None:
 
 
 def test_a_good_state_is_judged_once(events: list[Event]) -> None:
-    bound = bound_for(bounds_for(CONFIG, 8, CONFIG.ranks))
+    bound = bound_for(bounds_for(CONFIG, 8, CONFIG.ranks), CONFIG.design)
     judged: list[int] = []
     for again in range(2):
         monitor = Monitor(CONFIG)

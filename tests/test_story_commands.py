@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -281,9 +282,23 @@ def test_a_repaired_target_passes_its_replay(repaired: Fork) -> None:
     assert lines[2:] == [
         "now       nothing wrong",
         "run       the same choices; it goes on where it was wrong before",
-        "          the target has changed since it was recorded",
-        "verdict   pass: nothing is wrong with this run now",
+        "verdict   pass: the target has changed since; the recorded finding does not show any more",
     ]
+    assert outcome.verdict.exit_code == 0
+
+
+@pytest.mark.heavy
+def test_a_replay_on_another_target_says_what_it_says_of_that_one(repaired: Fork, tmp_path: Path) -> None:
+    run = replay_file.read(repaired.run)
+    renamed, sound = tmp_path / "renamed.json", tmp_path / "sound.json"
+    replay_file.write(msgspec.structs.replace(run, target="elsewhere:fork"), renamed)
+    replay_file.write(msgspec.structs.replace(run, finding=None), sound)
+    for options, why in (
+        (ReplayOptions(renamed, target=run.target), "the recorded finding does not show on this target"),
+        (ReplayOptions(sound), "nothing is wrong with this run now"),
+    ):
+        outcome, lines = printed(partial(replay_command.run, options))
+        assert (outcome.verdict, lines[-1]) == (Verdict.PASS, f"verdict   pass: {why}")
 
 
 @pytest.mark.heavy

@@ -66,6 +66,7 @@ def test_a_whole_trace_passes(run: Any) -> None:
         "producer": "tests/recorded_trace.py",
         "ranks": 2,
         "policy": "wait_complete",
+        "profile": "decide_at_drain",
         "events": events,
         "unobserved": 0,
         "whole": True,

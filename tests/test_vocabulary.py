@@ -36,4 +36,5 @@ def test_reasons_are_spelt_alike() -> None:
     declines = {cache.PENDING, cache.TOO_SHORT, cache.LIMITED}
     assert revokes | declines == set(REASON.members)
     assert set(monitor.DECLINES) == declines
-    assert monitor.TREE_DECLINES == cache.ANCHOR, "the one reason that only an implementation has"
+    of_an_implementation = (monitor.TREE_DECLINES, monitor.STORE_DECLINES)
+    assert of_an_implementation == (cache.ANCHOR, cache.DETACHED), "the reasons that the specification does not have"

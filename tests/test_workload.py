@@ -54,7 +54,8 @@ def test_a_replay_reports_every_key_and_leaves_nothing_over(tmp_path: Path) -> N
     assert report["pages_verified"] >= report["pages_fetched"] > 0
     assert report["bytes_verified"] == report["pages_verified"] * 64
     assert report["terminated"] > 0
-    events = [json.loads(line) for line in Path(report["logs"][0]).read_text().splitlines()]
+    header, *events, end = [json.loads(line) for line in Path(report["logs"][0]).read_text().splitlines()]
+    assert (header["logs_of"], end) == ([0], {"end": [len(events)]})
     assert [event["seq"] for event in events] == list(range(len(events)))
     assert events[-1]["kind"] == "closed"
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from hicache_checks import workload_command
+from hicache_checks import trace_command, workload_command
 from hicache_checks.reporting import InputError, Outcome, Progress, Screen, Verdict
+from hicache_checks.trace_command import TraceOptions
 from hicache_checks.workload_command import WorkloadOptions
+from hicache_impl import workload
+from hicache_impl.cache import HiCache
 
 REAL_TRACE = Path(__file__).resolve().parents[2] / "shared" / "data" / "mooncake_conversation_trace.jsonl"
 
@@ -109,3 +112,41 @@ def test_an_unknown_runner_is_one_line(target: str) -> None:
     with pytest.raises(InputError) as refusal:
         workload_command.replay(options(target), silent())
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.heavy)])
+def test_its_logs_are_traces(tmp_path: Path, ranks: int) -> None:
+    given = asdict(options(ranks=ranks))
+    del given["target"]
+    report = workload.run({**given, "logs": str(tmp_path)}, lambda line: None)
+    outcome = trace_command.run(TraceOptions(report["logs"]), silent())
+    assert (outcome.verdict, outcome.keys["whole"]) == (Verdict.PASS, True)
+    assert outcome.keys["producer"] == "hicheck workload: the reference"
+
+
+def test_the_log_of_a_run_that_went_wrong_does_not_say_that_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HiCache, "audit", lambda cache: ["P4 a page is lost"])
+    given = asdict(options())
+    del given["target"]
+    report = workload.run({**given, "logs": str(tmp_path)}, lambda line: None)
+    assert report["violations"] == ["rank 0: P4 a page is lost"]
+    assert trace_command.run(TraceOptions(report["logs"]), silent()).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("runner", "message"),
+    [
+        ("cut_short", "line 101: the line is cut"),
+        ("of_another", "line 1: the trace of another system than was asked for"),
+    ],
+)
+def test_logs_that_cannot_be_used_are_an_error(runner: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        workload_command.replay(options(f"altered_runner:{runner}"), silent())
+
+
+def test_a_log_that_breaks_off_hides_no_violation() -> None:
+    outcome = workload_command.replay(options("altered_runner:killed"), silent())
+    assert (outcome.verdict, outcome.keys["violations"]) == (Verdict.FAIL, ["rank 0: ended without a result"])

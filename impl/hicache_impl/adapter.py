@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast, get_args
 
 import torch
@@ -16,7 +17,7 @@ from hicache_impl.audit import LOCKSTEP_KEYS
 from hicache_impl.cache import AttachFailed, HiCache, open_rank
 from hicache_impl.config import CacheConfig
 from hicache_impl.content import page_content
-from hicache_impl.controller import Controller
+from hicache_impl.controller import WORKERS, Controller
 from hicache_impl.events import EventLog
 from hicache_impl.gated import GatedRuntime
 from hicache_impl.keys import PrefixKey, chain_hashes
@@ -28,8 +29,8 @@ from hicache_impl.storage.faults import Call, FaultyStorage
 
 T = TypeVar("T")
 
-CAPABILITIES = ("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush")
-GATED_CAPABILITIES = ("gates", "clock", "settle")
+CAPABILITIES = ("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush", "settle", "threads")
+GATED_CAPABILITIES = ("gates", "clock")
 
 
 class Disagreement(Exception):
@@ -184,7 +185,7 @@ class Reference:
 
     def observe(self) -> dict[str, Any]:
         """What is equal on all ranks (audit.LOCKSTEP_KEYS), and under `ranks` what each rank observes."""
-        ranks = self._all("observe", lambda cache: cache.observe())
+        ranks = self._seen("observe", lambda cache: cache.observe())
         shared = [{key: seen[key] for key in LOCKSTEP_KEYS} for seen in ranks]
         return {**_same("observe", shared), "ranks": ranks}
 
@@ -210,8 +211,11 @@ class Reference:
         finally:
             for queue in jobs:
                 queue.put(None)
-            for driver in drivers:
+            for driver, cache in zip(drivers, self.caches, strict=True):
                 driver.join(self._timeout_s)
+                if not driver.is_alive():
+                    # One that died, and never came to it, has left its workers behind.
+                    cache.controller.close(self._timeout_s)
             self._jobs, self._drivers = [], []
             for store in self._owned:
                 store.close()
@@ -220,9 +224,11 @@ class Reference:
     # --- beyond the protocol -------------------------------------------------------------------------------------
 
     def prefill(self, tokens: Sequence[int]) -> Prefill:
-        """Match, load back, compute and insert, as a model would."""
+        """Match, load back, compute and insert, as a model would. The wrong bytes of all ranks; the rest must agree."""
         key = self._remembered(tokens)
-        return self._agreed("prefill", lambda cache: prefill(cache, key))
+        ranks = self._all("prefill", lambda cache: prefill(cache, key))
+        wrong = tuple(f"rank {rank}: {line}" for rank, done in enumerate(ranks) for line in done.wrong)
+        return replace(_same("prefill", [replace(done, wrong=()) for done in ranks]), wrong=wrong)
 
     def hold(self, gate: str, rank: int) -> None:
         """Threads of this rank stop at this gate from now on. ValueError: no such gate."""
@@ -262,6 +268,10 @@ class Reference:
         for faulty in self.faults:
             faulty.heal()
 
+    def threads_of(self, rank: int) -> tuple[str, ...]:
+        """The names of the threads of this rank: its workers, and whoever drives it."""
+        return tuple(f"{name}-{rank}" for name in (*WORKERS, "scheduler"))
+
     def _open_gates(self) -> None:
         """What is held would never come to an end."""
         if isinstance(self.runtime, GatedRuntime):
@@ -282,11 +292,11 @@ class Reference:
 
     def audit(self) -> list[str]:
         """What is wrong on any rank, at quiescence."""
-        return self._problems(self._all("audit", lambda cache: cache.audit()))
+        return self._problems(self._seen("audit", lambda cache: cache.audit()))
 
     def audit_stores(self) -> list[str]:
         """What is wrong with what the stores hold, at quiescence, while no fault is scripted."""
-        return self._problems(self._all("audit_stores", self._audit_store))
+        return self._problems(self._seen("audit_stores", self._audit_store))
 
     @staticmethod
     def _problems(found: Sequence[Sequence[str]]) -> list[str]:
@@ -367,8 +377,7 @@ class Reference:
 
     def _all(self, name: str, call: Callable[[HiCache], T]) -> list[T]:
         """The answers by rank; the first error that is not the consequence of another rank's."""
-        if not self._drivers:
-            raise RuntimeError(f"{name} before reset, or after close")
+        self._check_begun(name)
         self._calls += 1
         for jobs in self._jobs:
             jobs.put((self._calls, call))
@@ -391,6 +400,15 @@ class Reference:
         if errors:
             raise min(errors, key=lambda error: isinstance(error, GroupAborted))
         return [answers[rank] for rank in range(len(answers))]
+
+    def _seen(self, name: str, look: Callable[[HiCache], T]) -> list[T]:
+        """The same by rank, of something that needs no other rank: between two calls nobody else is in the cache."""
+        self._check_begun(name)
+        return [look(cache) for cache in self.caches]
+
+    def _check_begun(self, name: str) -> None:
+        if not self._drivers:
+            raise RuntimeError(f"{name} before reset, or after close")
 
     def _rests(self, name: str, call: Callable[[HiCache, float], None]) -> bool:
         """Whether the workers came to rest for `call(cache, timeout_s)`. The ranks give up before their caller does."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from functools import lru_cache
 
 import torch
+
+KEPT = 256
+"""Pages whose bytes are remembered, because a run writes and checks the same ones again and again."""
 
 
 def page_content(page_hash: bytes, rank: int, layers: int, layer_bytes: int) -> torch.Tensor:
@@ -13,7 +17,11 @@ def page_content(page_hash: bytes, rank: int, layers: int, layer_bytes: int) -> 
 
     Why it depends on all three: a page of another prefix, another rank or another layer differs.
     """
-    rows = [
-        hashlib.shake_128(page_hash + struct.pack("<II", layer, rank)).digest(layer_bytes) for layer in range(layers)
-    ]
-    return torch.frombuffer(bytearray(b"".join(rows)), dtype=torch.uint8).view(layers, layer_bytes)
+    payload = bytearray(_payload(page_hash, rank, layers, layer_bytes))
+    return torch.frombuffer(payload, dtype=torch.uint8).view(layers, layer_bytes)
+
+
+@lru_cache(KEPT)
+def _payload(page_hash: bytes, rank: int, layers: int, layer_bytes: int) -> bytes:
+    seeds = (page_hash + struct.pack("<II", layer, rank) for layer in range(layers))
+    return b"".join(hashlib.shake_128(seed).digest(layer_bytes) for seed in seeds)

@@ -27,7 +27,7 @@ from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, Waiter
 from hicache_impl.storage import Storage, storage_key
 from hicache_impl.trees.node import Node
 
-_WORKERS = ("query", "io", "backup")
+WORKERS = ("query", "io", "backup")
 
 
 class WorkerDied(Exception):
@@ -88,15 +88,16 @@ class Controller:
         self.host_release_queue = runtime.queue()
         self.backup_queue = runtime.queue()
         self.ack_backup_queue = runtime.queue()
-        # One writer a key: each kind of call belongs to one thread.
+        # One writer a key: each kind of call belongs to one thread, and so does each queue from which items are taken.
         self.storage_errors: Counter[str] = Counter({"exists": 0, "get": 0, "put": 0})
+        self._taken: Counter[int] = Counter()
         self.failure: BaseException | None = None
         self._closing = False
         self._threads: list[Thread] = []
 
     def start(self) -> None:
         """Start the three workers. Whatever the runtime raises: some are not started, and `close` ends the others."""
-        for name, loop in zip(_WORKERS, (self._query_loop, self._io_loop, self._backup_loop), strict=True):
+        for name, loop in zip(WORKERS, (self._query_loop, self._io_loop, self._backup_loop), strict=True):
             thread = self.runtime.thread(f"{name}-{self.rank}", self._guarded(name, loop))
             thread.start()
             self._threads.append(thread)
@@ -133,22 +134,27 @@ class Controller:
             if not any(thread.is_alive() for thread in self._threads):
                 break
             self.group.abort(f"rank {self.rank} closes")
-        return [name for name, thread in zip(_WORKERS, self._threads, strict=False) if thread.is_alive()]
+        return [name for name, thread in zip(WORKERS, self._threads, strict=False) if thread.is_alive()]
 
     def settle(self, timeout_s: float) -> None:
-        """Return when each worker has done what is queued; at once after `close`. Stalled: not within `timeout_s`."""
+        """Return when each worker has done what is queued; at once after `close`. Stalled: for `timeout_s` seconds no
+        worker has come to anything else, however much is queued."""
         if self._closing:
             return
         fences = [_Fence(self.runtime.event()) for _ in self._threads]
         for queue, fence in zip((self.prefetch_queue, self.prefetch_buffer, self.backup_queue), fences, strict=False):
             queue.put(fence)
-        if not all(fence.passed.wait(timeout_s) for fence in fences):
+        taken = dict(self._taken)
+        while not all(fence.passed.wait(timeout_s) for fence in fences):
             self.check_alive()
-            raise Stalled(f"the workers of rank {self.rank} did not come to rest in {timeout_s:g} s")
+            before, taken = taken, dict(self._taken)
+            if taken == before:
+                raise Stalled(f"the workers of rank {self.rank} did nothing for {timeout_s:g} s and do not rest")
 
     def _items(self, queue: Queue) -> Iterator[Any]:
         """What the scheduler put, until the queue is closed."""
         while not isinstance(item := queue.get(), _Close):
+            self._taken[id(queue)] += 1
             if isinstance(item, _Fence):
                 item.passed.set()
             else:

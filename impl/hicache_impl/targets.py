@@ -1,4 +1,7 @@
-"""The reference as a system under test: what is registered under `hicheck.targets`. Each factory takes nothing."""
+"""The reference as a system under test: what is registered under `hicheck.targets`. Each factory takes nothing.
+
+`profile`: the design of the specification that it is to be held to, if not the canonical one.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +24,7 @@ def gated() -> Reference:
 def revoke_queue() -> Reference:
     """The variant with a queue for revokes, on plain threads."""
     return open_reference(runtime=ThreadRuntime())
+
+
+# It drains in another order than the canonical design.
+revoke_queue.profile = "revoke_queue_sampled"  # type: ignore[attr-defined]

@@ -37,8 +37,9 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
     `options`: the fields of WorkloadOptions; `logs` names a folder that exists and takes the event logs. `progress`
     gets a line now and then. The report counts tokens, pages, requests, operations, bytes and seconds as its keys say;
     `violations` has a line for everything that this side saw go wrong, `pages_left` are pages of all ranks that are
-    neither free nor in the tree at the end, `logs` the event logs by rank, for the monitor. What is the same on every
-    rank is reported once; pages verified and storage counts are sums over ranks, memory is the largest rank's.
+    neither free nor in the tree at the end, `logs` the traces by rank (spec/EVENTS.md), whole where nothing went
+    wrong. What is the same on every rank is reported once; pages verified and storage counts are sums over ranks,
+    memory is the largest rank's.
 
     Raises ValueError, with one line, for options or a trace that cannot be used; RankDied.
     """

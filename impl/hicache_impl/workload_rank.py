@@ -1,7 +1,8 @@
 """One rank of a workload: in this process when it is alone, else a process of its own that `workload` starts.
 
 As a program: `python -m hicache_impl.workload_rank FOLDER RANK`, where FOLDER holds `options.json` and takes this
-rank's event log and `rank-RANK.json`, its result. Rank 0 prints a line of progress now and then.
+rank's event log, a trace as spec/EVENTS.md describes it, and `rank-RANK.json`, its result. Rank 0 prints a line of
+progress now and then.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 import torch
@@ -36,6 +37,7 @@ from hicache_impl.trees.node import TreeError
 
 SYNTHETIC_REQUESTS = 300
 PROGRESS_S = 0.5
+TRACE_VERSION = 1
 COLLECTIVE_TIMEOUT_S = 60.0
 # What the implementation raises when a rule of its own is broken: findings, not accidents of the run.
 FINDINGS = (PoolError, TreeError, WorkerDied, IllegalTrigger, Desync, GroupAborted, Stalled)
@@ -137,12 +139,14 @@ def _run(options: WorkloadOptions, trace: Trace, place: _Place, progress: Callab
     runtime, rank = place.runtime, place.groups.rank
     store = open_storage(options.storage)
     breaker = StorageBreaker(options.fault, options.storage, store, rank, len(trace.requests), options.seed)
-    cache = open_rank(options.config(), breaker.storage, place.groups, runtime, place.log)
+    config = options.config()
+    cache = open_rank(config, breaker.storage, place.groups, runtime, place.log)
     path = Path(options.logs) / f"events-{rank}.jsonl"
     started_s = runtime.now()
     findings: list[str] = []
     broken = False
     with path.open("w", encoding="utf-8") as stream:
+        _write_line(stream, _header(config, rank))
         reporter = _Reporter(cache, place.log, stream, len(trace.requests), progress)
         replay = Replay(
             cache,
@@ -170,6 +174,8 @@ def _run(options: WorkloadOptions, trace: Trace, place: _Place, progress: Callab
         except FINDINGS as error:
             findings.append(f"{type(error).__name__}: {error}")
         reporter.flush()
+        if not (replay.problems or findings):
+            _write_line(stream, {"end": [reporter.written]})
     store.close()
     return {
         "rank": rank,
@@ -191,8 +197,29 @@ def _run(options: WorkloadOptions, trace: Trace, place: _Place, progress: Callab
     }
 
 
+def _header(config: CacheConfig, rank: int) -> dict[str, Any]:
+    """The first line of the trace of one rank."""
+    return {
+        "hicheck_trace": TRACE_VERSION,
+        "producer": "hicheck workload: the reference",
+        "ranks": config.ranks,
+        "logs_of": [rank],
+        "policy": config.policy,
+        "host_pages": config.host_pages,
+        "threshold_pages": config.threshold_pages,
+        "limit_pages": config.limit_pages,
+    }
+
+
+def _write_line(stream: TextIO, line: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
 class _Reporter:
-    """Hands the events on to the log file, so that a long run stays small, and says how far it is."""
+    """Hands the events on to the log file, so that a long run stays small, and says how far it is.
+
+    `written`: so many events are in the file.
+    """
 
     FLUSH_TURNS = 64
 
@@ -205,7 +232,7 @@ class _Reporter:
         self._requests = requests
         self._progress = progress
         self._turns = 0
-        self._written = 0
+        self.written = 0
         self._next_s = 0.0
 
     def turn(self, done: int) -> None:
@@ -220,10 +247,10 @@ class _Reporter:
 
     def flush(self) -> None:
         """Write what was logged since the last time, and forget it."""
-        events = self._log.take_since(self._written)
+        events = self._log.take_since(self.written)
         dump_events(events, self._stream)
-        self._written += len(events)
-        self._log.forget_before(self._written)
+        self.written += len(events)
+        self._log.forget_before(self.written)
 
 
 def _pages_left(cache: HiCache) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hicache_checks import __version__, cli_targets
+from hicache_checks import __version__, cli_bench, cli_targets
 from hicache_checks.cli_frame import JsonOption, app, main, run_command
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 
@@ -271,37 +271,6 @@ def export(
     return run_command("export", json, body)
 
 
-class Bench(enum.StrEnum):
-    """What can be measured."""
-
-    ENGINE = "engine"
-
-
-@app.command()
-def bench(
-    what: Annotated[Bench, typer.Argument(help="engine: our engines beside Spin, TLC and minicheck.")],
-    states: Annotated[int, typer.Option(min=1, help="About so many distinct states.")] = 10_000_000,
-    configuration: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A configuration by name, instead of --states.")
-    ] = None,
-    seconds_max: Annotated[float, typer.Option(min=1.0, help="Stop a tool after so many seconds.")] = 120.0,
-    tool: Annotated[
-        list[str] | None, typer.Option("--tool", metavar="WORD", help="Only rows named so; may be repeated.")
-    ] = None,
-    small: Annotated[bool, typer.Option(help="The table of the small protocol, too.")] = True,
-    json: JsonOption = None,
-) -> int:
-    """Measure speed and memory, side by side with other tools."""
-
-    def body(screen: Screen) -> Outcome:
-        from hicache_checks import bench_command
-
-        options = bench_command.BenchOptions(states, configuration, seconds_max, tuple(tool or ()), small)
-        return bench_command.run(options, screen)
-
-    return run_command("bench", json, body)
-
-
 @app.command()
 def workload(
     file: Annotated[
@@ -376,7 +345,7 @@ def version(json: JsonOption = None) -> int:
     return run_command("version", json, body)
 
 
-__all__ = ["app", "cli_targets", "main"]
+__all__ = ["app", "cli_bench", "cli_targets", "main"]
 
 if __name__ == "__main__":
     main()

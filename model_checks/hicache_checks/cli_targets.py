@@ -42,6 +42,7 @@ class StrategyChoice(enum.StrEnum):
     MIXED = "mixed"
     WALK = "walk"
     PCT = "pct"
+    EXHAUSTIVE = "exhaustive"
 
 
 @app.command()
@@ -53,11 +54,22 @@ def conform(
     ranks: Annotated[int, typer.Option(min=1, max=16, help="Ranks of the target.")] = 2,
     policy: Annotated[PolicyChoice, typer.Option(help="One, or all in turn.")] = PolicyChoice.ALL,
     schedules: Annotated[
-        int | None, typer.Option(min=1, help="Schedules in all; 1000, or what --seconds allows.")
+        int | None,
+        typer.Option(min=1, help="Schedules in all; 1000, or what --seconds allows. Of an exhaustive search: all."),
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Search for so long at most.")] = None,
-    strategy: Annotated[StrategyChoice, typer.Option(help="How switches are chosen.")] = StrategyChoice.MIXED,
+    strategy: Annotated[
+        StrategyChoice,
+        typer.Option(help="How switches are chosen; exhaustive: in all ways, in one short program of two requests."),
+    ] = StrategyChoice.MIXED,
+    preemptions: Annotated[
+        int, typer.Option(min=0, help="Of an exhaustive search: switches away from who could go on, at most.")
+    ] = 2,
     seed: Annotated[int, typer.Option(help="Equal seeds, equal schedules.")] = 0,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="DESIGN", help="The design that it is held to, if not the target's own or the canonical."),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     confirm: Annotated[bool, typer.Option(help="Try what is found with real threads and real time.")] = True,
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Known failures, which do not fail.")] = None,
@@ -79,14 +91,15 @@ def conform(
         search = SearchOptions(
             ranks=ranks,
             policies=POLICIES if policy is PolicyChoice.ALL else (policy.value,),
-            schedules=schedules if schedules or seconds else 1000,
+            schedules=schedules if schedules or seconds or strategy is StrategyChoice.EXHAUSTIVE else 1000,
             seconds_max=seconds,
             mode=mode.value,
             strategy=strategy.value,
+            preemptions_max=preemptions,
             seed=seed,
         )
         options = conform_command.ConformOptions(
-            target, search, jobs, confirm, findings, junit, html, baseline, stall_seconds, memory_gib
+            target, search, jobs, confirm, findings, junit, html, baseline, stall_seconds, memory_gib, profile
         )
         return conform_command.run(options, screen)
 
@@ -132,9 +145,48 @@ def minimise(
     return run_command("minimise", json, body)
 
 
+@app.command(name="diff-targets")
+def diff_targets(
+    left: Annotated[str, typer.Argument(metavar="LEFT", help=TARGET)],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", help="Another one.")],
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[,NAME]", help="no_host_pressure, whole_ticks; may be given several times."),
+    ] = None,
+    programs: Annotated[int, typer.Option(min=1, help="So many programs, each run on both.")] = 1000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Look for so long at most.")] = 120.0,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, max=16, help="Ranks of both; one, and now and then two, if not given.")
+    ] = None,
+    policy: Annotated[PolicyChoice, typer.Option(help="One, or all in turn.")] = PolicyChoice.ALL,
+    seed: Annotated[int, typer.Option(help="Equal seeds, equal programs.")] = 0,
+    json: JsonOption = None,
+) -> int:
+    """The same programs on two targets, and the shortest that ends differently on them."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import diff_targets_command
+        from hicache_checks.conformance.differ import DiffOptions
+
+        options = DiffOptions(
+            left=left,
+            right=right,
+            assume=tuple(name for given in assume or () for name in given.split(",")),
+            programs=programs,
+            seconds_max=seconds,
+            seed=seed,
+            ranks=ranks,
+            policies=DiffOptions.policies if policy is PolicyChoice.ALL else (policy.value,),
+        )
+        return diff_targets_command.run(options, screen)
+
+    return run_command("diff-targets", json, body)
+
+
 @app.command()
 def trace(
     files: Annotated[list[str], typer.Argument(metavar="LOG", help="Traces of one run, in the format of EVENTS.md.")],
+    profile: Annotated[str, typer.Option(metavar="DESIGN", help="The design to hold it to.")] = "decide_at_drain",
     json: JsonOption = None,
 ) -> int:
     """Hold a recorded log to the specification, line by line."""
@@ -142,7 +194,7 @@ def trace(
     def body(screen: Screen) -> Outcome:
         from hicache_checks import trace_command
 
-        return trace_command.run(trace_command.TraceOptions(files), screen)
+        return trace_command.run(trace_command.TraceOptions(files, profile), screen)
 
     return run_command("trace", json, body)
 

@@ -16,11 +16,14 @@ import msgspec
 from hicache_checks.conformance import baseline, replay_file
 from hicache_checks.conformance.baseline import Judged
 from hicache_checks.conformance.campaign import Campaign, Reported, confirm, run_campaign
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import HARNESS, PROTOCOL, UNKNOWN, cause
 from hicache_checks.conformance.regression import write_pytest
-from hicache_checks.conformance.search import THREADS, SearchOptions
+from hicache_checks.conformance.search import EXHAUSTIVE, THREADS, SearchOptions
+from hicache_checks.conformance.target import held_to
 from hicache_checks.conformance.workers import Allowed
 from hicache_checks.reporting import (
+    InputError,
     Outcome,
     Report,
     ReportedFinding,
@@ -37,7 +40,6 @@ from hicache_checks.reporting import (
 )
 from hicache_spec import DESIGNS
 
-PROFILE = "decide_at_drain"
 SHRINK_S = 20.0
 GIB = 1 << 30
 CONFIRMED = {None: "not tried with real threads", True: "also with real threads", False: "not seen with real threads"}
@@ -45,7 +47,7 @@ CONFIRMED = {None: "not tried with real threads", True: "also with real threads"
 
 @dataclass(frozen=True)
 class ConformOptions:
-    """What the user asked for. `confirm`: try findings with real threads.
+    """What the user asked for. `confirm`: try findings with real threads. `profile`: None: the target's own.
 
     `findings`: a directory for a replay file and a pytest file of each finding. `junit`, `html`: files for a report.
     `baseline`: a file of known failures. `stall_seconds`, `memory_gib`: what a process of the target is allowed.
@@ -61,6 +63,7 @@ class ConformOptions:
     baseline: Path | None = None
     stall_seconds: float = 60.0
     memory_gib: float = 16.0
+    profile: str | None = None
 
     @property
     def allowed(self) -> Allowed:
@@ -70,13 +73,14 @@ class ConformOptions:
 
 def run(options: ConformOptions, screen: Screen) -> Outcome:
     """Search, confirm, report. Raises InputError."""
+    if options.search.strategy == EXHAUSTIVE and options.search.mode == THREADS:
+        raise InputError("--strategy exhaustive chooses every switch, so it is for --mode simulate")
     check_file(options.junit, "--junit")
     check_file(options.html, "--html")
     known = None if options.baseline is None else baseline.read(options.baseline)
     started = time.monotonic()
-    campaign = run_campaign(
-        options.target, options.search, options.jobs, SHRINK_S, screen.progress.update, options.allowed
-    )
+    target = held_to(options.target, options.profile)
+    campaign = run_campaign(target, options.search, options.jobs, SHRINK_S, screen.progress.update, options.allowed)
     reported = sorted(campaign.reported.values(), key=lambda r: -r.schedules)
     for r in reported:
         if r.replay is None:
@@ -85,7 +89,7 @@ def run(options: ConformOptions, screen: Screen) -> Outcome:
             r.confirmed = True
         elif options.confirm and r.finding.kind == PROTOCOL:
             screen.progress.update(f"trying {cause(r.finding)} with real threads")
-            r.confirmed = confirm(options.target, r.replay, options.allowed)
+            r.confirmed = confirm(target, r.replay, options.allowed)
         if options.findings is not None:
             replay_file.write(r.replay, _file_of(options.findings, r))
             write_pytest(r.replay, options.findings / f"test_{cause(r.finding)}.py")
@@ -116,8 +120,10 @@ def verdict_of(campaign: Campaign, judged: Judged) -> Verdict:
 
 def _is_complete(options: ConformOptions, campaign: Campaign) -> bool:
     """Would the run have found what it found before? Real threads may do something else each time."""
-    stopped = options.search.stop_at_first and bool(campaign.reported)
-    return not (campaign.incomplete or stopped or options.search.schedules is None or options.search.mode == THREADS)
+    search = options.search
+    stopped = search.stop_at_first and bool(campaign.reported)
+    is_bounded = search.schedules is not None or search.strategy == EXHAUSTIVE
+    return is_bounded and not (campaign.incomplete or stopped or search.mode == THREADS)
 
 
 def _file_of(findings: Path, reported: Reported) -> Path:
@@ -127,13 +133,16 @@ def _file_of(findings: Path, reported: Reported) -> Path:
 def _keys(options: ConformOptions, campaign: Campaign, reported: Sequence[Reported], judged: Judged) -> dict[str, Any]:
     return {
         "target": options.target,
-        "profile": PROFILE,
+        "profile": campaign.profile,
         "mode": options.search.mode,
         "ranks": options.search.ranks,
         "policies": list(options.search.policies),
         "strategy": options.search.strategy,
         "seed": options.search.seed,
+        "preemptions_max": options.search.preemptions_max if options.search.strategy == EXHAUSTIVE else None,
         "schedules": campaign.schedules,
+        "cut": campaign.cut,
+        "asleep": campaign.asleep,
         "distinct_traces": len(campaign.traces),
         "spec_states": len(campaign.states),
         "outcomes": dict(campaign.outcomes.most_common()),
@@ -173,18 +182,29 @@ def _report(
         seconds=seconds,
         summary=[
             ("target", options.target),
+            *([("profile", campaign.profile)] if campaign.profile != CANONICAL else []),
             ("schedules", f"{campaign.schedules:,} on {how}, {', '.join(options.search.policies)}; {seconds:.1f} s"),
+            *([("preemptions", _bounded(options, campaign))] if options.search.strategy == EXHAUSTIVE else []),
             ("distinct", f"{len(campaign.traces):,} traces, {len(campaign.states):,} states of the specification"),
             *([("unobserved", unobserved)] if unobserved else []),
             ("findings", f"{len(reported)}{f', {len(judged.known)} of them known' if judged.known else ''}"),
             ("verdict", verdict.value),
         ],
         properties={
-            rule.name: rule.title for rule in DESIGNS[PROFILE].rules() if rule.kind in ("invariant", "step", "live")
+            rule.name: rule.title
+            for rule in DESIGNS[campaign.profile].rules()
+            if rule.kind in ("invariant", "step", "live")
         },
         findings=[*(_reported(options, r, judged) for r in reported), *starmap(_out_of_date, judged.stale.items())],
         why=_why(campaign),
     )
+
+
+def _bounded(options: ConformOptions, campaign: Campaign) -> str:
+    """How far an exhaustive search went."""
+    all_ = "not all" if campaign.incomplete else "all"
+    cut = f"{campaign.cut:,} of them cut where the rest is known, {counted(campaign.asleep, 'step')} not tried"
+    return f"at most {options.search.preemptions_max}, {all_} schedules; {cut}"
 
 
 def _why(campaign: Campaign) -> str:

@@ -35,7 +35,8 @@ def run(options: DiffOptions, screen: Screen) -> Outcome:
     compared = said[-1]
     verdict = verdict_of(compared)
     _print(options, compared, verdict, screen)
-    return Outcome(verdict, {**asdict(options), "assume": list(options.assume), **_keys(compared)})
+    lists = {"assume": list(options.assume), "policies": list(options.policies)}
+    return Outcome(verdict, {**asdict(options), **lists, **_keys(compared)})
 
 
 def check(options: DiffOptions) -> None:

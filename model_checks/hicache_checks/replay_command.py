@@ -72,11 +72,11 @@ def _print(target: str, replay: Replay, again: Again, tried: Tried | None, verdi
     rows.append(["recorded", _said(replay.found)])
     rows.append(["now", _said(again.finding)])
     rows.append(["run", sameness(again, replay)])
-    if again.has_changed and not again.is_other:
+    if again.has_changed and not again.is_other and verdict is not Verdict.PASS:
         rows.append(["", "the target has changed since it was recorded"])
     if tried is not None:
         rows.append(["real threads", _said_of(tried)])
-    rows.append(["verdict", f"{verdict.value}: {_why(again, verdict)}"])
+    rows.append(["verdict", f"{verdict.value}: {_why(replay, again, verdict)}"])
     print_rows(screen.console, [], [[name, printable(value)] for name, value in rows])
 
 
@@ -92,14 +92,23 @@ def _said_of(tried: Tried) -> str:
     return f"seen in run {tried.runs}: {tried.finding.message}"
 
 
-def _why(again: Again, verdict: Verdict) -> str:
+def _why(replay: Replay, again: Again, verdict: Verdict) -> str:
     if verdict is Verdict.PASS:
-        return "nothing is wrong with this run now"
+        return _why_it_passes(replay, again)
     if verdict is Verdict.FAIL:
         return "it is still wrong" if again.finding is not None else "it is wrong with real threads"
     if verdict is Verdict.ERROR:
         return "it cannot be judged"
     return "it shows nothing wrong, but it is another run" if again.finding is None else "it did not get far enough"
+
+
+def _why_it_passes(replay: Replay, again: Again) -> str:
+    if replay.found is None:
+        return "nothing is wrong with this run now"
+    if again.is_other:
+        return "the recorded finding does not show on this target"
+    changed = "the target has changed since; " if again.has_changed else ""
+    return f"{changed}the recorded finding does not show any more"
 
 
 def _keys(options: ReplayOptions, target: str, replay: Replay, again: Again, tried: Tried | None) -> dict[str, Any]:

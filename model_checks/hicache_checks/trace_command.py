@@ -8,28 +8,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.logs import Explained, TooFarApart, explain_traces
 from hicache_checks.conformance.monitor import MonitorConfig
 from hicache_checks.conformance.observation import Event, LogError
+from hicache_checks.conformance.target import check_profile
 from hicache_checks.conformance.traces import Header, LogFile
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, counted, print_rows
 
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """`files`: the traces of one run, which together hold the log of every rank."""
+    """`files`: the traces of one run, which together hold the log of every rank. `profile`: what they are held to."""
 
     files: Sequence[str]
+    profile: str = CANONICAL
 
 
 def run(options: TraceOptions, screen: Screen) -> Outcome:
     """Validate and report. Raises InputError, naming file and line, for what is not a trace."""
     if not options.files:
         raise InputError("give at least one FILE")
+    profile = check_profile(options.profile)
     try:
         with ExitStack() as opened:
             files = [opened.enter_context(closing(LogFile(Path(name)))) for name in options.files]
-            explained = explain_traces(files, screen.progress.update)
+            explained = explain_traces(files, screen.progress.update, profile)
     except LogError as error:
         raise InputError(str(error)) from error
     except TooFarApart as error:
@@ -57,6 +61,7 @@ def _keys(options: TraceOptions, header: Header, explained: Explained) -> dict[s
         "producer": header.producer,
         "ranks": header.config.ranks,
         "policy": header.config.policy,
+        "profile": options.profile,
         "events": explained.events,
         "unobserved": explained.unobserved,
         "whole": explained.whole,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hicache_checks.conformance.logs import Explained, explain_logs
+from hicache_checks.conformance.logs import Explained, explain_traces
 from hicache_checks.conformance.monitor import MonitorConfig
+from hicache_checks.conformance.observation import LogError
+from hicache_checks.conformance.traces import LogFile
 from hicache_checks.implementations import WORKLOADS, load
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 
@@ -70,16 +73,22 @@ def replay(options: WorkloadOptions, screen: Screen) -> Outcome:
         except ValueError as error:
             # The runner's contract: a ValueError is one line about the options or the trace.
             raise InputError(str(error)) from error
-        # A run that broke off leaves operations that never ended; that is in the report already.
-        explained = _explain([Path(path) for path in keys.pop("logs")], options, screen, whole=not keys["violations"])
+        logs = [Path(path) for path in keys.pop("logs")]
+        try:
+            explained = _explain(logs, options, screen)
+        except LogError as error:
+            if not keys["violations"]:
+                raise InputError(str(error)) from error
+            # A rank that was ended in the middle of a line: that it was, is in the report already.
+            explained = Explained(0, 0, False, None)
     keys["violations"] += [] if explained.finding is None else [str(explained.finding)]
     keys["events_explained"] = explained.events
     keys["events_unobserved"] = explained.unobserved
     return Outcome(_verdict(keys), keys)
 
 
-def _explain(logs: list[Path], options: WorkloadOptions, screen: Screen, *, whole: bool) -> Explained:
-    """Hold the merged logs of all ranks to the specification."""
+def _explain(logs: Sequence[Path], options: WorkloadOptions, screen: Screen) -> Explained:
+    """Hold the traces of all ranks to the specification. Raises LogError."""
     config = MonitorConfig(
         ranks=options.ranks,
         host_pages=options.host_pages,
@@ -87,7 +96,12 @@ def _explain(logs: list[Path], options: WorkloadOptions, screen: Screen, *, whol
         limit_pages=options.host_pages,
         policy=options.policy,
     )
-    return explain_logs(logs, config, screen.progress.update, whole)
+    with ExitStack() as opened:
+        files = [opened.enter_context(closing(LogFile(path))) for path in logs]
+        for file in files:
+            if file.header.config != config:
+                raise LogError(f"{file.path}, line 1: the trace of another system than was asked for")
+        return explain_traces(files, screen.progress.update)
 
 
 def _verdict(keys: Mapping[str, Any]) -> Verdict:

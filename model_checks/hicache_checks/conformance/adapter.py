@@ -14,7 +14,9 @@ like anybody else's. Token lists stand for prompts; pages are cut from them by t
 | `tiers` | `prefill`, `evict_device` | pages come from storage only |
 | `audit` | `audit`, `audit_stores` | nothing but `observe` is looked at in the end |
 | `flush` | `flush` | every schedule starts a new system |
+| `checked_bytes` | | a store that lies is believed: bytes are not judged after it has |
 | `attach` | `detach`, `attach` | the store is attached all the time |
+| `threads` | `threads_of` | no rank is slow, and no thread is killed |
 | `settle`, `gates`, `clock` | `settle`; `hold`, `release_all`; `advance` | real threads run as they like |
 """
 
@@ -33,7 +35,9 @@ CALLS: Mapping[str, Sequence[str]] = {
     "tiers": ("prefill", "evict_device"),
     "audit": ("audit", "audit_stores"),
     "flush": ("flush",),
+    "checked_bytes": (),
     "attach": ("detach", "attach"),
+    "threads": ("threads_of",),
     "settle": ("settle",),
     "gates": ("hold", "release_all"),
     "clock": ("advance",),
@@ -105,7 +109,8 @@ class TestableAdapter(EventfulAdapter, Protocol):
         """Storage holds the pages of this prompt, in the configured namespace or in somebody else's."""
 
     def break_storage(self, rank: int, call: str, how: str) -> None:
-        """From now on this rank's store fails in `exists`, `get` or `put`: it raises, misses or answers short."""
+        """From now on this rank's store fails in `exists`, `get` or `put`: `how` is raise, miss, short or stall, or in
+        `get` wrong_bytes or late_write."""
 
     def lose(self, rank: int, tokens: Sequence[int]) -> None:
         """The last page of this prompt can no longer be read by this rank, although it is said to exist."""
@@ -127,6 +132,10 @@ class TestableAdapter(EventfulAdapter, Protocol):
 
     def flush(self) -> bool:
         """Everything as it was at the start, logs too; False: it does not come to rest."""
+
+    def threads_of(self, rank: int) -> Sequence[str]:
+        """The names of the threads of this rank: of those that may be slow, or die, without taking another rank's
+        along."""
 
     def detach(self) -> bool:
         """Let go of the stores; False: it does not come to rest."""

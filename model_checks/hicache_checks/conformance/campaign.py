@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from hicache_checks.conformance import replay_file
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import HARNESS, Finding, cause
 from hicache_checks.conformance.replay_file import Replay
-from hicache_checks.conformance.search import SearchOptions
+from hicache_checks.conformance.search import EXHAUSTIVE, SearchOptions
 from hicache_checks.conformance.workers import ALLOWED, Allowed, Crash, work
 from hicache_checks.reporting import Story
 
@@ -37,9 +38,15 @@ class Reported:
 
 @dataclass
 class Campaign:
-    """What all workers saw; `traces` and `states` are hashes of distinct ones. `incomplete`: a budget ran out."""
+    """What all workers saw; `traces` and `states` are hashes of distinct ones. `incomplete`: a budget ran out.
 
+    `profile`: the design that the target is held to. `cut`, `asleep`: see Searched.
+    """
+
+    profile: str = CANONICAL
     schedules: int = 0
+    cut: int = 0
+    asleep: int = 0
     incomplete: bool = False
     traces: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)
@@ -68,6 +75,10 @@ def run_campaign(
 ) -> Campaign:
     """Every schedule once, shared among `jobs` processes. Raises InputError when the target cannot be used."""
     campaign = Campaign()
+    is_exhaustive = options.strategy == EXHAUSTIVE
+    if is_exhaustive:
+        # What follows in the search of a policy depends on what was before.
+        jobs = min(jobs, len(options.policies), options.schedules or jobs)
     latest: dict[int, Mapping[str, Any]] = {}
     seen: dict[tuple[int, str], Mapping[str, Any]] = {}
     lock = threading.Lock()
@@ -87,7 +98,7 @@ def run_campaign(
                 for place in [place for place in seen if place[0] == worker]:
                     campaign.add(_reported(seen.pop(place)))
             crashes += 1
-            if crash.number is None or crashes == CRASHES_MAX:
+            if crash.number is None or crashes == CRASHES_MAX or is_exhaustive:
                 campaign.incomplete = True
                 return
             first = crash.number + jobs
@@ -105,6 +116,8 @@ def run_campaign(
             elif "done" in said:
                 latest.pop(worker, None)
                 _take(campaign, said)
+            elif "profile" in said:
+                campaign.profile = said["profile"]
             elif "schedules" in said:
                 latest[worker] = said
             show(_line(campaign, latest.values()))
@@ -126,6 +139,8 @@ def confirm(target: str, replay: Replay, allowed: Allowed = ALLOWED) -> bool:
 
 def _take(campaign: Campaign, said: Mapping[str, Any]) -> None:
     campaign.schedules += said["done"]["schedules"]
+    campaign.cut += said["done"]["cut"]
+    campaign.asleep += said["done"]["asleep"]
     campaign.incomplete |= said["done"]["out_of_time"]
     campaign.traces.update(said["traces"])
     campaign.states.update(said["states"])

@@ -22,7 +22,7 @@ from hicache_checks.conformance.minimise import minimise
 from hicache_checks.conformance.nobody import Nobody
 from hicache_checks.conformance.observation import UNOBSERVED, Seen
 from hicache_checks.conformance.program import TIMEOUT_S, Item, Setup, Step, draw_setup, draw_step, menu_for
-from hicache_checks.conformance.schedule import SimulatedPlace
+from hicache_checks.conformance.schedule import SimulatedPlace, place_for
 from hicache_checks.conformance.session import Session
 from hicache_checks.conformance.target import Target, opened
 from hicache_checks.reporting import InputError
@@ -55,14 +55,16 @@ during a tick, so it takes everything."""
 
 @dataclass(frozen=True)
 class DiffOptions:
-    """What to compare: programs 0, 1, ... below `programs`, as far as the time goes."""
+    """What to compare: programs 0, 1, ... below `programs`, as far as the time goes. `ranks` None: one, or two."""
 
     left: str
     right: str
     assume: tuple[str, ...] = ()
     programs: int = 1000
-    seconds_max: float = 60.0
+    seconds_max: float = 120.0
     seed: int = 0
+    ranks: int | None = None
+    policies: tuple[str, ...] = ("wait_complete", "best_effort", "timeout")
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ def run_program(target: Target, program: Program, judge: type[Recorder] = Record
         for prompt in setup.stored:
             adapter.store(prompt)
         capabilities = adapter.capabilities()
-        place = SimulatedPlace(world, adapter.settle) if "settle" in capabilities else SimulatedPlace(world)
+        place = place_for(world, adapter)
         session = Session(adapter, setup, judge(adapter, place, run), place, capabilities)
         for step in program.steps:
             if step.kind == "wait":
@@ -298,12 +300,12 @@ def crowded(menu: Sequence[Item]) -> tuple[Item, ...]:
     return tuple(replace(item, weight=CROWD * item.weight) if item.kind == "fetch" else item for item in menu)
 
 
-def draw_program(choices: Chooser, menu: Sequence[Item], assume: Collection[str]) -> Program:
+def draw_program(choices: Chooser, menu: Sequence[Item], options: DiffOptions) -> Program:
     """A program on a setup of which the assumptions hold."""
-    ranks = RANKS[choices.choose(len(RANKS))]
-    policy = ("wait_complete", "best_effort", "timeout")[choices.choose(3)]
+    ranks = options.ranks or RANKS[choices.choose(len(RANKS))]
+    policy = options.policies[choices.choose(len(options.policies))]
     setup = draw_setup(choices, ranks, policy, any(item.kind == "store" for item in menu))
-    for name in assume:
+    for name in options.assume:
         setup = ASSUMPTIONS[name](setup)
     steps: list[Step] = []
     while len(steps) < STEPS_MAX and (step := draw_step(choices, menu, ranks)) is not None:
@@ -333,10 +335,10 @@ class Compared:
 def compare(options: DiffOptions, note: Callable[[str], None]) -> Compared:
     """Look for a difference and make it small. `note` is told how far it is. Raises InputError."""
     with open_side(options.left) as left, open_side(options.right) as right:
-        menu = crowded(menu_for(left.capabilities & right.capabilities))
+        menu = crowded(menu_for((left.capabilities & right.capabilities) - {"threads"}))
 
         def both(choices: Choices, judge: type[Recorder] = Recorder) -> tuple[Program, Run, Run]:
-            program = draw_program(choices, menu, options.assume)
+            program = draw_program(choices, menu, options)
             return program, left.run(program, judge), right.run(program, judge)
 
         def differs(choices: Choices) -> bool:
@@ -369,5 +371,6 @@ def compare_job(job: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]
             last = time.monotonic()
             say({"doing": text})
 
-    options = DiffOptions(**{**job["options"], "assume": tuple(job["options"]["assume"])})
+    given = job["options"]
+    options = DiffOptions(**{**given, "assume": tuple(given["assume"]), "policies": tuple(given["policies"])})
     say({"compared": asdict(compare(options, note))})

@@ -14,33 +14,55 @@ from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 from hicache_spec.bounds import POLICY
 from hicache_spec.events import EVENTS
-from hicache_spec.state import REASON
+from hicache_spec.state import IDLE, REASON
 
 # Operations that are followed at a time, at first: the more, the slower. There are more when more are needed.
 SLOTS = 8
 # Kept of what was bound, and of the states of each that are known to be good.
-BOUND_KEPT = 64
-GOOD_KEPT = 20_000
-# Words that an observer answers.
-OBSERVED = (*TreeSeen().words(), "mark")
+BOUND_KEPT = 256
+GOOD_KEPT = 4_000
+CANONICAL = "decide_at_drain"
+FOLLOWED = (CANONICAL, "revoke_queue", "revoke_queue_sampled")
+"""Designs that a log can be held to: they differ from the canonical one in how answers come to the scheduler, and every
+step of theirs is one that the same events show. The others take steps at other events, or do not know an operation by
+its attempt, as every event does."""
+# Words that an observer answers, and those that some designs have besides.
+OBSERVED = (*TreeSeen().words(), "mark", "look")
 # Judged after every event. The others are about the specification's own tree, or about ranks, whose copies are
 # compared.
 INVARIANTS = (
     *("inv_no_page_freed_twice", "inv_pages_conserved", "inv_no_free_under_a_writer", "inv_counted_pages_are_filled"),
     *("inv_occupied_is_sum_of_spans", "inv_no_memory_before_verdict", "inv_ended_operations_hold_nothing"),
-    *("inv_life_cycle_is_legal", "inv_ranks_query_alike"),
+    *("inv_life_cycle_is_legal", "inv_ranks_query_alike", "inv_ranks_revoke_alike"),
 )
 
 
 @dataclass(frozen=True)
 class MonitorConfig:
-    """What the monitor must know of the system: sizes in pages. `policy` as in the specification's bounds."""
+    """What the monitor must know of the system: sizes in pages. `policy` as in the specification's bounds.
+
+    `design`: the one of FOLLOWED that explains it.
+    """
 
     ranks: int
     host_pages: int
     threshold_pages: int
     limit_pages: int
     policy: str
+    design: str = CANONICAL
+
+
+@dataclass(frozen=True)
+class Way:
+    """How answers come to the scheduler: the queue, and the words that take the next one and carry it out."""
+
+    queue: str
+    take: str
+    carry_out: str
+
+
+HITS = Way("hit_queue", "take_answered", "decide")
+REVOKES = Way("revoke_queue", "take_revoke", "carry_out_revoke")
 
 
 def bounds_for(config: MonitorConfig, operations: int, ranks: int) -> Bounds:
@@ -63,16 +85,19 @@ def bounds_for(config: MonitorConfig, operations: int, ranks: int) -> Bounds:
 
 
 class Bound:
-    """The specification under bounds, for whoever observes at the moment: `observer` answers the words that the text
-    leaves to an observer. `good`: states in which the invariants hold, which are about nothing but the state.
+    """A design under bounds, for whoever observes at the moment: `observer` answers the words that the text leaves to
+    an observer. `good`: states in which the invariants hold, which are about nothing but the state.
 
     To bind it takes longer than to follow many a run, so it is done once.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, design: str = CANONICAL) -> None:
         self.observer: Explainer
         words = {name: self._answer(name) for name in OBSERVED}
-        self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds, words)
+        self.spec = BoundSpec(DESIGNS[design], bounds, words)
+        has = {v.name for v in self.spec.variables}
+        self.ways = tuple(way for way in (REVOKES, HITS) if way.queue in has)
+        self.takes_what_it_saw = "seen_revokes" in has
         self.invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
         self.good: set[bytes] = set()
         self._functions: dict[str, Callable[..., Any]] = {}
@@ -91,7 +116,7 @@ bound_for = lru_cache(BOUND_KEPT)(Bound)
 
 
 class Explainer:
-    """Follows one state of the canonical design. An operation has a slot from its submission until nothing holds it.
+    """Follows one state of a design. An operation has a slot from its submission until nothing holds it.
 
     `is_late(op)`: whether the time limit of an operation has passed; None: not known. What is kept besides the state
     is as large as what is pending, and a number for each request id.
@@ -104,7 +129,12 @@ class Explainer:
         self.unobserved = 0
         self._is_late = is_late
         self._tree = TreeSeen()
-        self.words = {**self._tree.words(), "mark": self._mark}
+        self.words: dict[str, Callable[..., Any]] = {
+            **self._tree.words(),
+            "mark": self._mark,
+            # Ranks look at different moments, so what each has seen is not kept in the state.
+            "look": lambda s: None,
+        }
         self._follow(slots)
         self.state = self.spec.initial()
         self._slots: dict[OpId, int] = {}
@@ -118,6 +148,8 @@ class Explainer:
         self._asked: dict[int, Event] = {}
         self._agreed: list[OpId | None] = [None] * config.ranks
         self._released: list[dict[int, Event]] = [{} for _ in range(config.ranks)]
+        self._past_revokes = False
+        self._seen = [0] * config.ranks
         self._closed: set[int] = set()
         self._event: Event | None = None
         self._taken = ""
@@ -129,6 +161,11 @@ class Explainer:
         """The specification with this observer's words, until another one asks."""
         self._bound.observer = self
         return self._bound.spec
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """How answers come to the scheduler, in the order of a drain."""
+        return self._bound.ways
 
     @property
     def key(self) -> bytes:
@@ -177,7 +214,7 @@ class Explainer:
 
     def _follow(self, slots: int) -> None:
         """For so many operations at a time."""
-        self._bound = bound_for(bounds_for(self.config, slots, self.config.ranks))
+        self._bound = bound_for(bounds_for(self.config, slots, self.config.ranks), self.config.design)
 
     def _grow(self) -> None:
         """As many slots again."""
@@ -249,6 +286,12 @@ class Explainer:
         elif op is None or not self._is_late(op):
             return
         self.state.waited[slot] = self.spec.bounds.timeout_ticks
+
+    def _look(self, rank: int) -> None:
+        """This rank's scheduler has acted: so many revokes it certainly sees when it looks the next time. The last one
+        that an idle query thread has logged may not be there yet."""
+        is_idle = self.state.stage[rank] == IDLE
+        self._seen[rank] = max(0, len(self.state.revoke_queue[rank]) - is_idle)
 
     def _mark(self, s: Any, slot: int) -> None:
         """The word `mark`: a scheduler sets its own rank's flag; at a publish all ranks have set theirs before."""

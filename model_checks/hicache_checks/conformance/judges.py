@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hicache_checks.conformance.adapter_checks import ADAPTER, CheckedAdapter
 from hicache_checks.conformance.black_box_judge import PAUSE_S, BlackBoxJudge
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import HARNESS, Broken
 from hicache_checks.conformance.program import Setup
 from hicache_checks.conformance.session import Judge
@@ -39,14 +40,23 @@ class Rest(NamedTuple):
 MakeJudge = Callable[[Any, Setup, Rest], Judging]
 
 
-def judge_for(target: Any, setup: Setup, rest: Rest) -> Judging:
-    """The judge that a target's capabilities allow."""
-    return WhiteBox(target, setup) if has_events(target) else BlackBoxJudge(target, setup, *rest)
+def judge_for(target: Any, setup: Setup, rest: Rest, profile: str = CANONICAL) -> Judging:
+    """The judge that a target's capabilities allow. `profile`: the design that it is held to."""
+    return WhiteBox(target, setup, profile) if has_events(target, profile) else BlackBoxJudge(target, setup, *rest)
 
 
-def has_events(target: Any) -> bool:
-    """Can its logs be read?"""
-    return "events" in target.capabilities()
+def has_events(target: Any, profile: str = CANONICAL) -> bool:
+    """Can its logs be read? Broken: they cannot, and nothing else can be held to this profile."""
+    if "events" in target.capabilities():
+        return True
+    if profile != CANONICAL:
+        raise Broken(
+            ADAPTER,
+            f"without events, a target can be held to {CANONICAL} only, not to {profile}",
+            HARNESS,
+            "its profile",
+        )
+    return False
 
 
 def built(build: Callable[[], Any]) -> CheckedAdapter:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
 
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.merge import Lockstep, Merger, is_of_scheduler, is_same_step, said
 from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
 from hicache_checks.conformance.next_steps import next_steps
 from hicache_checks.conformance.observation import Event, LogError
-from hicache_checks.conformance.traces import Header, LogFile
+from hicache_checks.conformance.traces import LogFile
 
 CHUNK_EVENTS = 64
 # Ranks of one file whose lines lie further apart than this are not merged.
@@ -45,23 +44,8 @@ class Explained:
     possible: Sequence[str] = ()
 
 
-def explain_logs(
-    logs: Sequence[Path], config: MonitorConfig, progress: Callable[[str], None], whole: bool = True
-) -> Explained:
-    """Explain logs without a header, one of each rank in order.
-
-    `whole`: the run came to its end, so every operation must have ended. Raises LogError for a log that is not one.
-    """
-    if len(logs) != config.ranks:
-        raise LogError(f"{len(logs)} logs for {config.ranks} ranks")
-    with ExitStack() as opened:
-        headers = [Header(config, (rank,)) for rank in range(config.ranks)]
-        files = [opened.enter_context(closing(LogFile(*of))) for of in zip(logs, headers, strict=True)]
-        return _explain(files, config, progress, lambda: whole)
-
-
-def explain_traces(files: Sequence[LogFile], progress: Callable[[str], None]) -> Explained:
-    """Explain the traces of one run, which together hold the log of every rank.
+def explain_traces(files: Sequence[LogFile], progress: Callable[[str], None], design: str = CANONICAL) -> Explained:
+    """Explain the traces of one run, which together hold the log of every rank, by a design.
 
     Raises LogError for what is no trace of one run, TooFarApart.
     """
@@ -77,7 +61,7 @@ def explain_traces(files: Sequence[LogFile], progress: Callable[[str], None]) ->
     missing = sorted(set(range(config.ranks)) - of_rank.keys())
     if missing:
         raise LogError(f"no file has the log of {', '.join(f'rank {rank}' for rank in missing)}")
-    return _explain(files, config, progress, lambda: all(file.is_whole for file in files))
+    return _explain(files, replace(config, design=design), progress, lambda: all(file.is_whole for file in files))
 
 
 def _explain(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hicache_checks.conformance.adapter import TestableAdapter
+from hicache_checks.conformance.findings import Broken
 from hicache_checks.conformance.monitor import MonitorConfig
 from hicache_checks.conformance.watch import Watch
 
@@ -31,10 +32,6 @@ ROUNDS_TO_END = 6
 
 prompts = st.sampled_from(PROMPTS)
 rids = st.sampled_from(RIDS)
-
-
-class Broken(AssertionError):
-    """The implementation did something that the specification does not allow."""
 
 
 class Conformance(RuleBasedStateMachine):
@@ -218,7 +215,7 @@ class Conformance(RuleBasedStateMachine):
         self._call(lambda: self.target.poll(rids))
         late = self.watch.monitor.still_pending(due)
         if late:
-            raise Broken(f"P5 may_end (§3.8): the poll did not end {late}")
+            raise Broken("P5 may_end (§3.8)", f"the poll did not end {late}")
 
     def _call(self, call: Callable[[], Any]) -> None:
         """Make a call, let the threads come to rest or to a gate, and explain what happened."""
@@ -240,19 +237,20 @@ class Conformance(RuleBasedStateMachine):
         try:
             self.watch.look(compare=False)
         except Exception:
-            raise Broken(f"raised {type(error).__name__}: {error}") from error
+            raise Broken("raises", f"{type(error).__name__}: {error}") from error
         self._check(f" (then: {type(error).__name__}: {error})")
-        raise Broken(f"raised {type(error).__name__}: {error}") from error
+        raise Broken("raises", f"{type(error).__name__}: {error}") from error
 
     def _check(self, then: str = "") -> None:
         finding = self.watch.finding
         if finding is not None:
             recent = "\n".join(f"    {event}" for event in self.watch.recent)
-            raise Broken(f"{finding}{then}\n  the last events:\n{recent}")
+            where = "" if finding.event is None else f" at {finding.event}"
+            raise Broken(finding.property, f"{finding.message}{where}{then}\n  the last events:\n{recent}")
 
     def _no_wrong_bytes(self, prefilled: Any) -> None:
         if prefilled.wrong:
-            raise Broken(f"P6 wrong bytes were loaded: {prefilled.wrong}")
+            raise Broken("P6", f"wrong bytes were loaded: {prefilled.wrong}")
 
     def teardown(self) -> None:
         """Let everything run out: every operation ends by itself, and nothing is left over."""
@@ -279,7 +277,7 @@ class Conformance(RuleBasedStateMachine):
         self._check()
         problems = [*self.target.audit(), *self.target.audit_stores()]
         if problems:
-            raise Broken("at rest: " + "; ".join(problems))
+            raise Broken("at rest", "; ".join(problems))
 
     def _close(self) -> None:
         try:

@@ -1,6 +1,6 @@
 """The monitor: explains, event by event, what an implementation did by steps of the specification.
 
-It follows one state of the canonical design. Each event names the step that must be possible; the step is taken, and
+It follows one state of a design. Each event names the step that must be possible; the step is taken, and
 what it emits must be what was seen. What the specification abstracts from (the tree) is taken from the events and
 checked for itself: `TreeSeen` supplies those words. A lockstep event takes effect when the first rank logs it; the
 other ranks' copies must be equal, and only then does the terminated flag reach their threads.
@@ -12,13 +12,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hicache_checks.conformance.explainer import SLOTS, MonitorConfig, name_of
+from hicache_checks.conformance.explainer import HITS, SLOTS, MonitorConfig, name_of
 from hicache_checks.conformance.merge import is_same_step, said
-from hicache_checks.conformance.observation import DECLINES, TREE_DECLINES, TRUSTED_DECLINES, UNOBSERVED, Event, OpId
+from hicache_checks.conformance.observation import (
+    DECLINES,
+    STORE_DECLINES,
+    TREE_DECLINES,
+    TRUSTED_DECLINES,
+    UNOBSERVED,
+    Event,
+    OpId,
+)
 from hicache_checks.conformance.thread_events import ThreadEvents
 from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_spec.language import NONE
 from hicache_spec.state import REASON
+
+DRAINED = ("allocated", "skipped", "evicted", "reclaimed", "stored")
 
 
 @dataclass(frozen=True)
@@ -133,6 +143,8 @@ class Monitor(ThreadEvents):
             self._closed.add(event.rank)
         if event.kind == "stored" and event.data["failed"] > event.data["pages"]:
             raise Unexplained("P32 stored_is_stored", "more pages failed than were to be stored")
+        if self._bound.takes_what_it_saw and not is_of_drain(event):
+            self._look(event.rank)
         first = self._lockstep.see(event)
         if first is None:
             getattr(self, f"_on_{event.kind}")(event)
@@ -219,15 +231,29 @@ class Monitor(ThreadEvents):
         self._same_free(event)
 
     def _decide(self, event: Event) -> None:
-        """One answered operation leaves the hit queues of all ranks."""
-        slot = self._slot(event.op)
-        for r, queue in enumerate(self.state.hit_queue):
+        """One answered operation leaves the queues of all ranks, by the way on which it came."""
+        slot, s = self._slot(event.op), self.state
+        way = next((way for way in self.ways if slot in getattr(s, way.queue)[0]), HITS)
+        for r, queue in enumerate(getattr(s, way.queue)):
             if not queue or queue[0] != slot:
                 head = name_of(self.name(queue[0]) if queue else None)
                 raise Unexplained(
                     "step_drain_decides_its_own_attempt", f"the next answer on rank {r} is that of {head}"
                 )
-        self._step("decide", self.word("take_answered")(self.state))
+        if way is HITS:
+            self._pass_revokes()
+        elif self._past_revokes:
+            raise Unexplained(self._rule("sched_drain"), "a revoke comes after what this drain takes besides")
+        else:
+            self._seen = [max(0, seen - 1) for seen in self._seen]
+        self._step(way.carry_out, self.word(way.take)(s))
+
+    def _pass_revokes(self) -> None:
+        """A drain comes to what it takes after the revokes, in designs that have them. It ends before the next
+        collective; where none is logged, nobody knows where."""
+        if min(self._seen) > 0:
+            raise Unexplained(self._rule("sched_drain"), "the revokes that were there before come first")
+        self._past_revokes = bool(self._collective)
 
     def _check_marks(self, op: OpId | None, slot: int, reason: str) -> None:
         """An operation with memory ends only after every rank has frozen its count, for the same reason."""
@@ -266,7 +292,13 @@ class Monitor(ThreadEvents):
         self._tree.backed_up(event.data["node"], event.data["pages"])
 
     def _on_reclaimed(self, event: Event) -> None:
-        self._step("sched_drain", 0, event.data["pages"])
+        pages = event.data["pages"]
+        self._pass_revokes()
+        if not 0 < pages <= min(self.state.releasing):
+            raise Unexplained(
+                self._rule("sched_drain"), f"{min(self.state.releasing)} pages are released on every rank"
+            )
+        self._step("reclaim", pages)
 
     def _on_loaded(self, event: Event) -> None:
         """Host pages stay where they are."""
@@ -281,4 +313,9 @@ class Monitor(ThreadEvents):
             )
 
 
-__all__ = ["DECLINES", "TREE_DECLINES", "Finding", "Monitor", "MonitorConfig"]
+def is_of_drain(event: Event) -> bool:
+    """Does the scheduler log it while it drains, or perhaps then?"""
+    return event.kind in DRAINED or event.data.get("by") == "drain"
+
+
+__all__ = ["DECLINES", "STORE_DECLINES", "TREE_DECLINES", "Finding", "Monitor", "MonitorConfig"]

@@ -53,8 +53,7 @@ def _shown(explainer: Explainer, state: Any, rule: str, *arguments: int) -> list
 
 def _of_schedulers(explainer: Explainer, s: Any) -> list[str]:
     steps = ["submitted", "declined"]
-    if answered := min(len(queue) for queue in s.hit_queue):
-        heads = [name_of(explainer.name(op)) for op in s.hit_queue[0][:answered]]
+    if heads := [name_of(explainer.name(op)) for op in _answered(explainer, s)]:
         steps.append(f"a drain of {', then '.join(heads)}")
     if released := min(s.releasing):
         steps.append(f"reclaimed pages=1 .. {released}")
@@ -63,6 +62,12 @@ def _of_schedulers(explainer: Explainer, s: Any) -> list[str]:
             steps.append(f"{'fetched' if s.granted[slot] else 'revoked'} {name_of(op)} by a poll")
         steps.append(f"stopped or revoked {name_of(op)} by its caller")
     return steps
+
+
+def _answered(explainer: Explainer, s: Any) -> list[int]:
+    """What a drain can take, in its order: from each queue what all ranks have of it."""
+    queues = [getattr(s, way.queue) for way in explainer.ways]
+    return [op for queue in queues for op in queue[0][: min(map(len, queue))]]
 
 
 def _few(steps: Sequence[str]) -> str:

@@ -142,8 +142,10 @@ DECLINES = ("pending", "too_short", "limited")
 # The last known node is on the device only, so nothing may hang under it on the host: a reason of a tree with two
 # tiers, which the specification's chains do not have.
 TREE_DECLINES = "anchor"
-# Nor does it have a store that is detached. These are taken on trust, and counted.
-TRUSTED_DECLINES = (TREE_DECLINES, "detached")
+# There is no store now, and the specification's is never detached.
+STORE_DECLINES = "detached"
+# Both are taken on trust, and counted.
+TRUSTED_DECLINES = (TREE_DECLINES, STORE_DECLINES)
 ENDS = ("complete", "policy", "stopped", "failed_page", "aborted")
 VALUES: dict[str, Values] = {
     **dict.fromkeys(("span", "base", "pages", "hit", "known", "evictable", "free", "failed", "counted"), PAGES),

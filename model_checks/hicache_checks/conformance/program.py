@@ -1,6 +1,22 @@
 """What is done to a system under test: a setup and steps, drawn from choices, so that they can be replayed and shrunk.
 
-Choice 0 of a step is the end of the program; the steps that follow it in `MENU` come from plain to rare.
+Choice 0 of a step is the end of the program; the steps that follow it in `MENU` come from plain to rare. What goes
+wrong is a step like any other. When it strikes, the switches say; what is expected then:
+
+| fault | step | capability | afterwards |
+|---|---|---|---|
+| a store raises, refuses, answers short | `break_storage`, `fetch_in_vain` | `faults` | everything holds |
+| a store takes its time | the same with `stall` | `faults` | everything holds |
+| a page goes between `exists` and `get` | `vanish`; `lose`, until it is healed | `faults` | everything holds |
+| `get` fills in wrong bytes | `lie` with `wrong_bytes` | `faults` | all but bytes; these, too, with `checked_bytes` |
+| `get` says no and writes later | `lie` with `late_write` | `faults` | the same |
+| the host pool is full of pages that stay | `squeeze` | `tiers` | everything holds |
+| all clocks jump; the wall clock does | `wait`; `set_clock` | | everything holds |
+| a rank is slow: none of its threads runs for a while | `slow_rank` | `threads` | everything holds |
+| a thread dies, or all of a rank, in its next step | `kill_thread`, `kill_rank` | `threads` | see below |
+
+After a death no state is judged, but what was before it. Each call returns, or raises an error that is no slip of the
+program (see `session.SLIPS`); after that only `close` is called. It ends all threads.
 """
 
 from __future__ import annotations
@@ -23,6 +39,9 @@ PROMPTS: tuple[Tokens, ...] = (
 TIMEOUT_S = 1.0
 # No sum of these is near the time-out, so that a request is late or it is not.
 WAITS_S = (0.7, 1.5, 0.4)
+CLOCK_STEPS_S = (3600.0, -3600.0)
+THREADS_MAX = 8
+"""Of one rank: a greater number says the same as a smaller one."""
 STEPS_MAX = 24
 BREAKS = ("raise", "miss", "short", "stall")
 LIES = ("wrong_bytes", "late_write")
@@ -79,29 +98,36 @@ class Item:
 
 END = "end"
 MENU = (
-    Item(END, 1),
-    Item("submit", 6),
-    Item("turn", 5),
-    Item("tick", 2),
-    Item("poll", 2),
-    Item("abort", 2),
-    Item("settle", 2),
-    Item("fetch", 5),
-    Item("submit_again", 1),
-    Item("wait", 1),
-    Item("stop", 1, "stop"),
-    Item("store", 2, "store"),
-    Item("store_elsewhere", 1, "store"),
-    Item("prefill", 3, "tiers"),
-    Item("converse", 1, "tiers"),
-    Item("evict_device", 1, "tiers"),
-    Item("break_storage", 2, "faults"),
-    Item("lose", 1, "faults"),
-    Item("heal_storage", 1, "faults"),
-    Item("vanish", 2, "faults"),
-    Item("lie", 1, "checked_bytes"),
-    Item("flush", 1, "flush"),
-    Item("reattach", 1, "attach"),
+    Item(END, 4),
+    Item("submit", 24),
+    Item("turn", 20),
+    Item("tick", 8),
+    Item("poll", 8),
+    Item("abort", 8),
+    Item("settle", 8),
+    Item("fetch", 20),
+    Item("leave", 6),
+    Item("submit_again", 4),
+    Item("wait", 4),
+    Item("stop", 4, "stop"),
+    Item("store", 8, "store"),
+    Item("store_elsewhere", 4, "store"),
+    Item("prefill", 12, "tiers"),
+    Item("converse", 4, "tiers"),
+    Item("evict_device", 4, "tiers"),
+    Item("break_storage", 8, "faults"),
+    Item("lose", 4, "faults"),
+    Item("heal_storage", 4, "faults"),
+    Item("vanish", 6, "faults"),
+    Item("fetch_in_vain", 6, "faults"),
+    Item("flush", 4, "flush"),
+    Item("reattach", 4, "attach"),
+    Item("squeeze", 4, "tiers"),
+    Item("slow_rank", 3, "threads"),
+    Item("set_clock", 1),
+    Item("lie", 1, "faults"),
+    Item("kill_thread", 1, "threads"),
+    Item("kill_rank", 1, "threads"),
 )
 
 
@@ -124,7 +150,7 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
     kind = _weighted(choices, menu)
     if kind == END:
         return None
-    if kind in ("submit", "submit_again"):
+    if kind in ("submit", "submit_again", "leave"):
         return Step(kind, (_rid(choices), _prompt(choices)))
     if kind == "fetch":
         prompts = [_prompt(choices)]
@@ -149,6 +175,19 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
         return Step(kind, (choices.choose(ranks), call, BREAKS[choices.choose(len(BREAKS))]))
     if kind == "lie":
         return Step(kind, (choices.choose(ranks), LIES[choices.choose(len(LIES))]))
+    if kind == "squeeze":
+        return Step(kind, (choices.choose(ranks), _prompt(choices), _prompt(choices), _prompt(choices)))
+    if kind == "fetch_in_vain":
+        call = ("get", "get", "exists")[choices.choose(3)]
+        return Step(kind, (choices.choose(ranks), call, BREAKS[choices.choose(len(BREAKS))], _prompt(choices)))
+    if kind == "slow_rank":
+        return Step(kind, (choices.choose(ranks), WAITS_S[choices.choose(len(WAITS_S))]))
+    if kind == "set_clock":
+        return Step(kind, (CLOCK_STEPS_S[choices.choose(len(CLOCK_STEPS_S))],))
+    if kind == "kill_thread":
+        return Step(kind, (choices.choose(ranks), choices.choose(THREADS_MAX)))
+    if kind == "kill_rank":
+        return Step(kind, (choices.choose(ranks),))
     return Step(kind)
 
 

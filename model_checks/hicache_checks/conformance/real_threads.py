@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,19 @@ class RealPlace:
             self.target.settle()
         else:
             time.sleep(REST_S)
+
+    def set_clock(self, seconds: float) -> None:
+        """See Place. Nobody here can do that, nor what follows."""
+
+    def slow(self, threads: Sequence[str], seconds: float) -> None:
+        """See Place."""
+
+    def kill(self, threads: Sequence[str]) -> None:
+        """See Place."""
+
+    def left(self) -> Sequence[str]:
+        """See Place."""
+        return ()
 
 
 def run_real(

@@ -15,7 +15,8 @@ from hicache_checks.conformance.session import Judge, Session
 from hicache_checks.simulation.choices import Choices
 from hicache_checks.simulation.isolation import TorchModes
 from hicache_checks.simulation.standins.collectives import open_ranks
-from hicache_checks.simulation.world import DESYNC, LIVELOCK, Limits, NotSimulated, Problem, Strategy, World
+from hicache_checks.simulation.tasks import Task
+from hicache_checks.simulation.world import DESYNC, LIVELOCK, Limits, NotSimulated, Problem, Strategy, TaskStruck, World
 
 PROPERTY_OF = {DESYNC: "P7 lockstep", LIVELOCK: "P22 progress"}
 LIMITS = Limits()
@@ -57,7 +58,35 @@ class SimulatedPlace:
     def settle(self) -> None:
         """See Place."""
         self.settle_target()
+        held = [task.held_until for task in self.world.tasks if task.held and task.held_until is not None]
+        if held:
+            # Whoever is slow has something left to do.
+            self.world.jump(max(0.0, max(held) - self.world.now))
         self.world.settle()
+
+    def set_clock(self, seconds: float) -> None:
+        """See Place."""
+        self.world.wall_offset_s += seconds
+
+    def slow(self, threads: Sequence[str], seconds: float) -> None:
+        """See Place."""
+        self.world.hold(self._tasks(threads), seconds)
+
+    def kill(self, threads: Sequence[str]) -> None:
+        """See Place."""
+        for task in self._tasks(threads):
+            self.world.strike(task)
+
+    def left(self) -> list[str]:
+        """See Place."""
+        self.settle()
+        others = (task for task in self.world.tasks if not task.ended and task is not self.world.running)
+        return [task.said for task in others if task.to_raise is None]
+
+    def _tasks(self, threads: Sequence[str]) -> list[Task]:
+        """Those that have not ended. A thread may have been ended and begun again under its name."""
+        tasks = (task for task in self.world.tasks if task.thread is not None and not task.ended)
+        return [task for task in tasks if task.thread.name in threads]
 
 
 def run_schedule(
@@ -82,7 +111,7 @@ def run_schedule(
         result.setup = draw_setup(world, ranks, policy, "store" in target.capabilities())
         parts["session"], parts["judge"] = begin(world, target, result.setup, judge)
         parts["session"].run(world, menu_for(result.capabilities), steps_max)
-        target.close()
+        parts["session"].close()
 
     try:
         world.run(main)
@@ -92,7 +121,8 @@ def run_schedule(
         result.finding = Finding("stand-in", str(error), HARNESS)
     except Exception as error:
         result.finding = Finding("raises", f"{type(error).__name__}: {error}", place="reset or close")
-    result.finding = result.finding or broken_world(world, parts.get("judge"))
+    is_struck = "session" in parts and parts["session"].is_struck
+    result.finding = result.finding or broken_world(world, None if is_struck else parts.get("judge"))
     if "session" in parts:
         result.steps = parts["session"].done
         result.states = parts["judge"].states
@@ -110,11 +140,19 @@ def begin(world: World, target: Any, setup: Setup, judge: MakeJudge = judge_for)
     for prompt in setup.stored:
         target.store(prompt)
     capabilities = target.capabilities()
-    settles = "settle" in capabilities
-    # Threads of its own come to rest where the world can see it; without any, only the target itself can say so.
-    judging = judge(target, setup, Rest(settles or len(world.tasks) > 1, pause_s=0))
-    place = SimulatedPlace(world, target.settle) if settles else SimulatedPlace(world)
-    return Session(target, setup, judging, place, capabilities), judging
+    judging = judge(target, setup, Rest("settle" in capabilities or has_threads(world), pause_s=0))
+    return Session(target, setup, judging, place_for(world, target), capabilities), judging
+
+
+def place_for(world: World, target: Any) -> SimulatedPlace:
+    """Threads of its own come to rest where the world can see it; without any, only the target itself can say so."""
+    settles = "settle" in target.capabilities() and not has_threads(world)
+    return SimulatedPlace(world, target.settle) if settles else SimulatedPlace(world)
+
+
+def has_threads(world: World) -> bool:
+    """Does anybody run besides the caller?"""
+    return len(world.tasks) > 1
 
 
 def digest_of_program(result: Result) -> str:
@@ -123,8 +161,9 @@ def digest_of_program(result: Result) -> str:
 
 
 def broken_world(world: World, judge: Judge | None) -> Finding | None:
-    """What the world says, unless what was seen before says more."""
-    if world.problem is None and not world.died:
+    """What the world says, unless what was seen before says more. Whoever was killed may be dead."""
+    died = [died for died in world.died if not isinstance(died.error, TaskStruck)]
+    if world.problem is None and not died:
         return None
     if judge is not None:
         try:
@@ -133,9 +172,9 @@ def broken_world(world: World, judge: Judge | None) -> Finding | None:
             return broken.finding
         except Exception as error:
             return Finding("adapter", f"its logs cannot be read after the run: {error}", UNKNOWN)
-    if world.died:
-        died = world.died[0]
-        return Finding("P31 threads_survive", f"{died.task} died: {type(died.error).__name__}: {died.error}")
+    if died:
+        first = died[0]
+        return Finding("P31 threads_survive", f"{first.task} died: {type(first.error).__name__}: {first.error}")
     return _of_problem(world.problem)
 
 

@@ -12,11 +12,14 @@ from typing import Any
 
 from hicache_checks.conformance.findings import Finding, cause
 from hicache_checks.conformance.minimise import minimise
+from hicache_checks.conformance.orders import Orders
 from hicache_checks.conformance.program import STEPS_MAX
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.schedule import Result, run_schedule
 from hicache_checks.conformance.target import Target
-from hicache_checks.simulation.choices import Choices, Replayed, Seeded
+from hicache_checks.reporting import InputError
+from hicache_checks.simulation.choices import Choices, Plainest, Replayed, Seeded
+from hicache_checks.simulation.exhaustive import Diverged
 from hicache_checks.simulation.strategies import Pct, Walk
 from hicache_checks.simulation.world import Strategy
 
@@ -25,6 +28,7 @@ STRATEGIES: dict[str, tuple[Callable[[Random], Strategy], ...]] = {
     "pct": (lambda r: Pct(r, 2), lambda r: Pct(r, 3), lambda r: Pct(r, 5)),
 }
 STRATEGIES["mixed"] = (*STRATEGIES["walk"], *STRATEGIES["pct"])
+EXHAUSTIVE = "exhaustive"
 SIMULATE = "simulate"
 THREADS = "threads"
 MODES = (SIMULATE, THREADS)
@@ -38,7 +42,8 @@ class SearchOptions:
 
     Each schedule depends on its number, on `seed`, and on what is not a budget; so any of them can be run again. In the
     mode `threads`, of which nobody chooses the switches, that is true of its program. `schedules` None: as many as
-    there is time for.
+    there is time for. With the strategy `exhaustive` (see `orders`) every `stride`th policy is searched here, from
+    number `first` on, and a search that does not come to its end, for whatever reason, is out of time.
     """
 
     ranks: int = 2
@@ -47,6 +52,7 @@ class SearchOptions:
     seconds_max: float | None = None
     mode: str = SIMULATE
     strategy: str = "mixed"
+    preemptions_max: int = 2
     seed: int = 0
     steps_max: int = STEPS_MAX
     first: int = 0
@@ -75,9 +81,15 @@ class Cause:
 
 @dataclass
 class Searched:
-    """What a search saw. `traces` and `states` are hashes."""
+    """What a search saw. `traces` and `states` are hashes.
+
+    Of an exhaustive search, `cut` schedules were not run to the end, and `asleep` steps not tried: what follows is
+    known.
+    """
 
     schedules: int = 0
+    cut: int = 0
+    asleep: int = 0
     seconds: float = 0.0
     out_of_time: bool = False
     traces: set[int] = field(default_factory=set)
@@ -88,8 +100,16 @@ class Searched:
     causes: dict[str, Cause] = field(default_factory=dict)
 
 
-def search(target: Target, options: SearchOptions, note: Callable[[int, Searched], None]) -> Searched:
-    """Run the schedules. `note(number, searched)` is called before each."""
+Note = Callable[[int, Searched], None]
+
+
+def search(target: Target, options: SearchOptions, note: Note) -> Searched:
+    """Run the schedules. `note(number, searched)` is called before each. Raises InputError for a target of which an
+    exhaustive search is asked, and that does not do the same again."""
+    return (_search_orders if options.strategy == EXHAUSTIVE else _search_numbers)(target, options, note)
+
+
+def _search_numbers(target: Target, options: SearchOptions, note: Note) -> Searched:
     start = time.monotonic()
     searched = Searched()
     for number in takewhile(options.has, count(options.first, options.stride)):
@@ -99,10 +119,42 @@ def search(target: Target, options: SearchOptions, note: Callable[[int, Searched
             break
         note(number, searched)
         result, choices = run_numbered(target, options, number)
+        searched.traces.add(int(result.digest, 16))
         _take(searched, result, choices, options.policy_of(number), number)
         if options.stop_at_first and searched.causes:
             break
     searched.seconds = time.monotonic() - start
+    return searched
+
+
+def _search_orders(target: Target, options: SearchOptions, note: Note) -> Searched:
+    start = time.monotonic()
+    searched = Searched()
+    can_store = "store" in run_once(target, options, options.policies[0], Plainest()).capabilities
+    orders = Orders(
+        lambda policy, choices, strategy: run_once(target, options, policy, choices, strategy),
+        options.policies[options.first :: options.stride],
+        options.preemptions_max,
+        can_store,
+    )
+    for number in takewhile(options.has, count(options.first, options.stride)):
+        searched.seconds = time.monotonic() - start
+        is_late = options.seconds_max is not None and searched.seconds > options.seconds_max
+        if orders.is_complete or is_late or (options.stop_at_first and searched.causes):
+            break
+        note(number, searched)
+        try:
+            ordered = orders.run_next()
+        except Diverged as error:
+            raise InputError(f"{target.name} does not do the same again, so not all can be tried: {error}") from None
+        if ordered.result is None:
+            searched.schedules += 1
+        else:
+            _take(searched, ordered.result, ordered.choices, ordered.policy, number)
+    searched.seconds = time.monotonic() - start
+    searched.out_of_time = not orders.is_complete
+    searched.cut, searched.asleep = orders.cut, orders.asleep
+    searched.traces = {hash_of(trace) for trace in orders.traces}
     return searched
 
 
@@ -119,8 +171,8 @@ def run_once(
 ) -> Result:
     """A schedule in the mode of the search."""
     if options.mode == THREADS:
-        return run_real(target.build, options.ranks, policy, choices, options.steps_max)
-    return run_schedule(target.build, options.ranks, policy, choices, strategy, options.steps_max)
+        return run_real(target.build, options.ranks, policy, choices, options.steps_max, target.judge)
+    return run_schedule(target.build, options.ranks, policy, choices, strategy, options.steps_max, judge=target.judge)
 
 
 def shrink(target: Target, options: SearchOptions, found: Cause, seconds_max: float) -> Choices:
@@ -136,7 +188,6 @@ def shrink(target: Target, options: SearchOptions, found: Cause, seconds_max: fl
 
 def _take(searched: Searched, result: Result, choices: Choices, policy: str, number: int) -> None:
     searched.schedules += 1
-    searched.traces.add(int(result.digest, 16))
     searched.states |= {hash_of(state) for state in result.states}
     searched.outcomes.update(result.outcomes)
     searched.unobserved.update(result.unobserved)

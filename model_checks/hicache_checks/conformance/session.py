@@ -6,12 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from hicache_checks.conformance.findings import HARNESS, Broken
-from hicache_checks.conformance.observation import LogError
+from hicache_checks.conformance.observation import UNOBSERVED, LogError
 from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Item, Setup, Step, draw_step
 from hicache_checks.simulation.choices import Chooser
-from hicache_checks.simulation.world import NotSimulated
+from hicache_checks.simulation.world import NotSimulated, TaskStruck
 
 ROUNDS_TO_END = 6
+OF_BYTES = ("P6", "P30")
+"""The properties that nobody keeps who believes a store that lies."""
+SLIPS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+"""Errors that say nothing but that a program went on where it could not."""
+
+
+class _Died(Exception):
+    """A call said that something died: nothing more can be asked."""
 
 
 class Place(Protocol):
@@ -25,6 +33,18 @@ class Place(Protocol):
 
     def settle(self) -> None:
         """Return when no thread of the target has anything left to do."""
+
+    def set_clock(self, seconds: float) -> None:
+        """The wall clock, which people set, jumps; the others do not."""
+
+    def slow(self, threads: Sequence[str], seconds: float) -> None:
+        """Threads of the target do not run for a while."""
+
+    def kill(self, threads: Sequence[str]) -> None:
+        """Threads of the target die in their next steps."""
+
+    def left(self) -> Sequence[str]:
+        """Threads of the target that do not end by themselves."""
 
 
 class Judge(Protocol):
@@ -50,10 +70,16 @@ class Judge(Protocol):
 
 
 class Session:
-    """One target from reset to close. `done` holds the steps in order; `can`, what the target is capable of."""
+    """One target from reset to close. `done` holds the steps in order; `can`, what the target is capable of.
+
+    `is_struck`: a thread was killed, so from then on nothing is judged but that calls come to an end.
+    """
 
     def __init__(self, target: Any, setup: Setup, judge: Judge, place: Place, capabilities: Sequence[str]) -> None:
         self.done: list[Step] = []
+        self.is_struck = False
+        self._is_over = False
+        self._bytes_count = True
         self._target = target
         self._setup = setup
         self._judge = judge
@@ -70,23 +96,52 @@ class Session:
         self.run_out()
 
     def do(self, step: Step) -> None:
-        """One step of a program."""
-        self.done.append(step)
-        getattr(self, f"_do_{step.kind}", self._do_call)(step)
+        """One step of a program; none, when nothing more can be asked."""
+        if not self._is_over:
+            self.done.append(step)
+            self._until_it_dies(lambda: getattr(self, f"_do_{step.kind}", self._do_call)(step))
 
     def run_out(self) -> None:
         """Every operation ends by itself, and nothing is left over."""
+        if not self._is_over:
+            self._until_it_dies(self._run_out)
+
+    def close(self) -> None:
+        """The end of the target. Raises Broken, and what the target raises, unless one of its threads was killed."""
+        try:
+            self._target.close()
+        except (Exception, TaskStruck) as error:
+            if not self.is_struck or isinstance(error, SLIPS):
+                raise
+        if self.is_struck and (left := self._place.left()):
+            raise Broken("P22", f"these threads do not end: {', '.join(left)}", place="close")
+
+    def _until_it_dies(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except _Died:
+            self._is_over = True
+
+    def _run_out(self) -> None:
         if "faults" in self.can:
             self._do_call(Step("heal_storage"))
         self._place.wait(2 * TIMEOUT_S)
+        before: Mapping[str, Any] = {}
         for _ in range(ROUNDS_TO_END):
             self._do_turn(Step("turn"))
-            self._do_settle(Step("settle"))
+            self._place.settle()
+            seen = self._look_at_rest()
+            if seen == before and self._is_all_back(seen):
+                break
+            before = seen
+        if self.is_struck:
+            return
         self._judge.finish()
         if "audit" in self.can:
             for problem in [*self._call(Step("audit")), *self._call(Step("audit_stores"))]:
                 property_, _, message = str(problem).partition(": ")[2].partition(" ")
-                raise Broken(property_, message, place="rest")
+                if self._bytes_count or property_ not in OF_BYTES:
+                    raise Broken(property_, message, place="rest")
 
     # ---- kinds of steps
 
@@ -115,6 +170,26 @@ class Session:
         self._do_fetch(Step("fetch", (prompt,)))
         self._call(Step("heal_storage"))
 
+    def _do_fetch_in_vain(self, step: Step) -> None:
+        """A store fails in a call while pages are fetched, and works again when they are asked for once more."""
+        rank, call, how, prompt = step.args
+        if "store" in self.can:
+            self._call(Step("store", (prompt,)))
+        self._call(Step("break_storage", (rank, call, how)))
+        self._do_fetch(Step("fetch", (prompt,)))
+        self._call(Step("heal_storage"))
+        self._do_fetch(Step("fetch", (prompt,)))
+
+    def _do_leave(self, step: Step) -> None:
+        """A request is gone while its pages are on their way."""
+        rid, prompt = step.args
+        if "store" in self.can:
+            self._call(Step("store", (prompt,)))
+        self._call(Step("submit", (rid, prompt)))
+        self._do_settle(Step("settle"))
+        self._call(Step("tick"))
+        self._call(Step("abort", (rid,)))
+
     def _do_submit_again(self, step: Step) -> None:
         """A retracted request comes back under its id while the earlier attempt may still travel."""
         self._call(Step("abort", step.args[:1]))
@@ -125,12 +200,53 @@ class Session:
 
     def _do_settle(self, step: Step) -> None:
         self._place.settle()
-        self._judge.at_rest(self._call(Step("observe")))
+        self._look_at_rest()
 
     def _do_lie(self, step: Step) -> None:
         """The store says what is not so, until it is healed: nobody promises to notice who does not check bytes."""
         rank, how = step.args
+        self._bytes_count = self._bytes_count and "checked_bytes" in self.can
         self._call(Step("break_storage", (rank, "get", how)))
+
+    def _do_squeeze(self, step: Step) -> None:
+        """Host pages are taken by what was computed: some can be evicted, others cannot while a store has not taken
+        them. Then somebody asks for some."""
+        rank, old, computed, asked = step.args
+        if "store" in self.can:
+            self._call(Step("store", (asked,)))
+        self._do_prefill(Step("prefill", (old,)))
+        self._do_settle(Step("settle"))
+        self._call(Step("tick"))
+        self._call(Step("evict_device", (len(old),)))
+        if "faults" in self.can:
+            self._call(Step("break_storage", (rank, "put", "stall")))
+        self._do_prefill(Step("prefill", (computed,)))
+        self._do_fetch(Step("fetch", (asked,)))
+        if "faults" in self.can:
+            self._call(Step("heal_storage"))
+
+    def _do_set_clock(self, step: Step) -> None:
+        self._judged(step, lambda: self._place.set_clock(*step.args))
+
+    def _do_slow_rank(self, step: Step) -> None:
+        rank, seconds = step.args
+        self._judged(step, lambda: self._place.slow(self._threads_of(rank), seconds))
+
+    def _do_kill_thread(self, step: Step) -> None:
+        rank, number = step.args
+        threads = self._threads_of(rank)
+        self._kill(step, [threads[number % len(threads)]])
+
+    def _do_kill_rank(self, step: Step) -> None:
+        self._kill(step, self._threads_of(*step.args))
+
+    def _kill(self, step: Step, threads: Sequence[str]) -> None:
+        self._judged(step, lambda: self._place.kill(threads))
+        self.is_struck = True
+
+    def _threads_of(self, rank: int) -> Sequence[str]:
+        threads: Sequence[str] = self._attempt(Step("threads_of", (rank,)))
+        return threads
 
     def _do_store_elsewhere(self, step: Step) -> None:
         """Another model stores pages of the same tokens: they are never ours."""
@@ -145,35 +261,61 @@ class Session:
 
     def _do_flush(self, step: Step) -> None:
         """The whole system as it was at the start, whatever is on its way."""
-        if not self._attempt(step):
+        rested = self._attempt(step)
+        if self.is_struck:
+            return
+        if not rested:
             raise Broken("P15 reset", "it does not come to rest", place="flush")
+        self._bytes_count = True
         self._guarded(self._judge.begin_again)
-        self._judge.at_rest(self._call(Step("observe")))
+        self._look_at_rest()
 
     def _do_reattach(self, step: Step) -> None:
         """The store is detached, whatever is on its way, and attached again."""
-        if not self._call(Step("detach")) or not self._call(Step("attach")):
+        if not (self._call(Step("detach")) and self._call(Step("attach"))) and not self.is_struck:
             raise Broken("P15 detach", "it does not come to rest, or cannot start again", place="reattach")
 
     def _do_prefill(self, step: Step) -> None:
         answer = self._call(step)
-        if answer.wrong:
+        if answer.wrong and self._bytes_count and not self.is_struck:
             raise Broken("P6", f"wrong bytes were loaded: {answer.wrong}", place="prefill")
 
     # ---- calls
 
     def _call(self, step: Step) -> Any:
+        return self._judged(step, lambda: self._attempt(step))
+
+    def _judged(self, step: Step, do: Callable[[], Any]) -> Any:
         self._guarded(lambda: self._judge.before(step, self._place.now()))
-        answer = self._attempt(step)
-        self._guarded(lambda: self._judge.after(step, answer, self._place.now()))
+        answer = do()
+        if not self.is_struck:
+            self._guarded(lambda: self._judge.after(step, answer, self._place.now()))
         return answer
+
+    def _look_at_rest(self) -> Mapping[str, Any]:
+        observed: Mapping[str, Any] = self._call(Step("observe"))
+        if not self.is_struck:
+            self._judge.at_rest(observed)
+        return observed
+
+    def _is_all_back(self, seen: Mapping[str, Any]) -> bool:
+        """As far as can be seen, nothing is pending, and every page is free or in the tree."""
+        counts = [seen.get(name, UNOBSERVED) for name in ("operations", "free_pages", "resident_pages")]
+        if UNOBSERVED in counts:
+            return False
+        operations, free, resident = counts
+        return not operations and free + resident == self._setup.host_pages
 
     def _attempt(self, step: Step) -> Any:
         try:
             return getattr(self._target, step.kind)(*step.args)
         except Broken:
             raise
+        except TaskStruck as struck:
+            raise _Died from struck
         except Exception as error:
+            if self.is_struck and not isinstance(error, (NotSimulated, *SLIPS)):
+                raise _Died from error
             self._explain(step, error)
 
     def _guarded(self, judge: Callable[[], None]) -> None:
@@ -186,7 +328,8 @@ class Session:
         """What was seen may say why; else the exception is the finding."""
         if isinstance(error, NotSimulated):
             raise Broken("stand-in", str(error), HARNESS, step.kind) from error
-        self._guarded(self._judge.explain_failure)
+        if not self.is_struck:
+            self._guarded(self._judge.explain_failure)
         text = str(error).partition("\n")[0]
         property_, _, rest = text.partition(" ") if text[:1] == "P" and text[1:2].isdigit() else ("raises", "", text)
         raise Broken(property_, f"{type(error).__name__}: {rest}", place=step.kind) from error

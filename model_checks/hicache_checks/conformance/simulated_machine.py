@@ -17,8 +17,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hicache_checks.conformance.findings import Broken
 from hicache_checks.conformance.judges import built
-from hicache_checks.conformance.program import BREAKS, MENU, PROMPTS, RIDS, WAITS_S, Setup, Step, Tokens
+from hicache_checks.conformance.program import (
+    BREAKS,
+    CLOCK_STEPS_S,
+    MENU,
+    PROMPTS,
+    RIDS,
+    THREADS_MAX,
+    WAITS_S,
+    Setup,
+    Step,
+    Tokens,
+)
 from hicache_checks.conformance.schedule import begin, broken_world
+from hicache_checks.conformance.session import Judge
 from hicache_checks.simulation.choices import Drawn
 from hicache_checks.simulation.isolation import TorchModes
 from hicache_checks.simulation.standins.collectives import open_ranks
@@ -115,6 +127,10 @@ class SimulatedConformance(RuleBasedStateMachine):
     def submit_again(self, rid: str, prompt: Tokens) -> None:
         self._do("submit_again", rid, prompt)
 
+    @rule(rid=rids, prompt=prompts)
+    def leave(self, rid: str, prompt: Tokens) -> None:
+        self._do("leave", rid, prompt)
+
     @rule()
     def turn(self) -> None:
         self._do("turn")
@@ -183,6 +199,26 @@ class SimulatedConformance(RuleBasedStateMachine):
     def reattach(self) -> None:
         self._do("reattach")
 
+    @rule(rank=st.integers(0, 3), call=st.sampled_from(("get", "exists")), how=st.sampled_from(BREAKS), prompt=prompts)
+    def fetch_in_vain(self, rank: int, call: str, how: str, prompt: Tokens) -> None:
+        self._do("fetch_in_vain", rank % self.ranks, call, how, prompt)
+
+    @rule(rank=st.integers(0, 3), old=prompts, computed=prompts, asked=prompts)
+    def squeeze(self, rank: int, old: Tokens, computed: Tokens, asked: Tokens) -> None:
+        self._do("squeeze", rank % self.ranks, old, computed, asked)
+
+    @rule(rank=st.integers(0, 3), seconds=st.sampled_from(WAITS_S))
+    def slow_rank(self, rank: int, seconds: float) -> None:
+        self._do("slow_rank", rank % self.ranks, seconds)
+
+    @rule(seconds=st.sampled_from(CLOCK_STEPS_S))
+    def set_clock(self, seconds: float) -> None:
+        self._do("set_clock", seconds)
+
+    @rule(rank=st.integers(0, 3), thread=st.integers(0, THREADS_MAX - 1))
+    def kill_thread(self, rank: int, thread: int) -> None:
+        self._do("kill_thread", rank % self.ranks, thread)
+
     def _do(self, kind: str, *args: Any) -> None:
         """A step of a program, if the target can do it."""
         if NEEDS.get(kind) is None or NEEDS[kind] in self.session.can:
@@ -193,7 +229,7 @@ class SimulatedConformance(RuleBasedStateMachine):
         self.is_broken = True
         try:
             self.caller.do(call)
-            finding = broken_world(self.world, getattr(self, "judge", None))
+            finding = broken_world(self.world, self._judge_of_the_living())
             if finding is not None:
                 raise Broken(finding.property, finding.message, finding.kind, finding.place)
         except Broken as broken:
@@ -204,6 +240,9 @@ class SimulatedConformance(RuleBasedStateMachine):
             raise
         self.is_broken = False
 
+    def _judge_of_the_living(self) -> Judge | None:
+        return self.judge if hasattr(self, "session") and not self.session.is_struck else None
+
     def teardown(self) -> None:
         """Let everything run out: every operation ends by itself, and nothing is left over."""
         if self.caller is None or not hasattr(self, "session"):
@@ -211,7 +250,7 @@ class SimulatedConformance(RuleBasedStateMachine):
         try:
             if not self.is_broken:
                 self._in_the_world(self.session.run_out)
-                self._in_the_world(self.target.close)
+                self._in_the_world(self.session.close)
         finally:
             self.seen.update(self.judge.outcomes)
             self.caller.leave()

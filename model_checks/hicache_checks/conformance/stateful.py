@@ -15,9 +15,9 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from hicache_checks.conformance import findings
 from hicache_checks.conformance.adapter import TestableAdapter
-from hicache_checks.conformance.machine import Broken, machine_for
+from hicache_checks.conformance.findings import Broken
+from hicache_checks.conformance.machine import machine_for
 from hicache_spec.bounds import POLICY
 
 STEPS = 30
@@ -68,11 +68,11 @@ def run_stateful(
                     report_multiple_bugs=False,
                 ),
             )
-    except (Broken, findings.Broken) as broken:
+    except Broken as broken:
         failure = "\n".join([str(broken), *getattr(broken, "__notes__", ())])
     except FlakyFailure as group:
         # Real threads: the same program broke the second time in another way, or not at all.
-        seen = [str(error) for error in group.exceptions if isinstance(error, Broken | findings.Broken)]
+        seen = [str(error) for error in group.exceptions if isinstance(error, Broken)]
         failure = "\n".join(
             [*seen, "not every time: the outcome depends on the timing of threads", *getattr(group, "__notes__", ())]
         )

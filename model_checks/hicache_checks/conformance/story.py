@@ -34,8 +34,11 @@ HANDS: Mapping[str, tuple[str, str]] = {
     "io_released": (IO, SCHEDULER),
 }
 COLLECTIVE = ("joined", "left")
-# Calls that are not made to the system but do something to its storage.
-OF_STORAGE = ("store", "break_storage", "lose", "heal_storage")
+# What is not asked of the system but done to it, or to its storage.
+DONE_TO_IT = (
+    *("store", "break_storage", "lose", "heal_storage"),
+    *("set_clock", "slow_rank", "kill_thread", "kill_rank"),
+)
 # Calls that are told only when something comes of them.
 ROUTINE = ("tick", "poll", "observe", "audit", "audit_stores")
 FAULTS = ("break_storage", "lose")
@@ -79,7 +82,7 @@ class Recorder:
         is_minor = step.kind in ROUTINE or (step.kind == HEALS and not self._is_faulty)
         self._is_faulty = step.kind in FAULTS or (self._is_faulty and step.kind != HEALS)
         what = "settle()" if step.kind == "observe" else str(step)
-        self._told.append(_Told(CALL, CALLER, "" if step.kind in OF_STORAGE else SCHEDULER, [what], is_minor=is_minor))
+        self._told.append(_Told(CALL, CALLER, "" if step.kind in DONE_TO_IT else SCHEDULER, [what], is_minor=is_minor))
 
     def returned(self, now: float) -> None:
         """The call is over."""

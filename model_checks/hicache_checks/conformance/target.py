@@ -1,44 +1,55 @@
 """The system under test, by name: `reference`, a variant of it (`reference:revoke_queue`), or `module:factory`.
 
 A target is loaded in a process of its own. The factory takes nothing and returns an adapter. An attribute `packages` of
-it names the packages whose threads are to be simulated; by default the one that the factory is in. `reference+FAULT` is
-the reference with one of its registered mutants.
+it names the packages whose threads are to be simulated; by default the one that the factory is in. An attribute
+`profile` names the design of the specification that the target is held to; by default the canonical one. Another one
+can be asked for: `TARGET@DESIGN`. `reference+FAULT` is the reference with one of its registered mutants.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from hicache_checks.conformance.explainer import CANONICAL, FOLLOWED
+from hicache_checks.conformance.judges import MakeJudge, judge_for
 from hicache_checks.implementations import TARGETS
 from hicache_checks.reporting import InputError
 from hicache_checks.simulation.patching import simulated
 
 FAULTY = "+"
+HELD_TO = "@"
 
 
 @dataclass(frozen=True)
 class Target:
-    """How to build one, and what it consists of."""
+    """How to build one, what it consists of, and the design of the specification that it is held to."""
 
     name: str
     build: Callable[[], Any]
     packages: tuple[str, ...]
+    profile: str = CANONICAL
+
+    @property
+    def judge(self) -> MakeJudge:
+        """Who judges it, by its profile."""
+        return partial(judge_for, profile=self.profile)
 
     def fingerprint(self) -> str:
-        """A digest of the texts of its packages as they are loaded now: another one, another target."""
+        """A digest of all source files of its packages, imported or not: another one, another target."""
         digest = blake2b(digest_size=8)
-        for name in sorted(name for name in sys.modules if _belongs(name, self.packages)):
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and file.endswith(".py"):
-                digest.update(name.encode() + b"\0" + Path(file).read_bytes())
+        for package in self.packages:
+            for name, file in sorted(_sources(package)):
+                digest.update(f"{package}\0{name}\0".encode() + file.read_bytes())
         return digest.hexdigest()
 
 
@@ -48,15 +59,16 @@ def opened(name: str, simulate: bool) -> Iterator[Target]:
     place = place_of(name)
     module = place.partition(":")[0]
     with _with(simulate, (module.partition(".")[0],)):
-        packages = packages_of(_factory(name, place))
+        factory = _factory(name, place)
+        packages, profile = packages_of(factory), profile_of(name, factory)
     if not simulate:
-        yield Target(name, _factory(name, place), packages)
+        yield Target(name, factory, packages, profile)
         return
     # Imported before their packages were known, so some of them may have met the real modules.
     before = {name: sys.modules.pop(name) for name in list(sys.modules) if _belongs(name, (*packages, module))}
     try:
         with simulated(packages):
-            yield Target(name, _factory(name, place), packages)
+            yield Target(name, _factory(name, place), packages, profile)
     finally:
         for added in [name for name in sys.modules if _belongs(name, (*packages, module))]:
             del sys.modules[added]
@@ -66,14 +78,32 @@ def opened(name: str, simulate: bool) -> Iterator[Target]:
 def place_of(name: str) -> str:
     """`module:attribute` of a target. Raises InputError."""
     registered = {point.name: point.value for point in entry_points(group=TARGETS)}
-    base, faulty, _ = name.partition(FAULTY)
-    registered_name = f"{base}.faulty" if faulty else name.replace(":", ".", 1)
+    named = name.partition(HELD_TO)[0]
+    base, faulty, _ = named.partition(FAULTY)
+    registered_name = f"{base}.faulty" if faulty else named.replace(":", ".", 1)
     if registered_name in registered:
         return registered[registered_name]
-    module, _, attribute = name.partition(":")
+    module, _, attribute = named.partition(":")
     if not attribute or not module:
-        raise InputError(f"no target {name!r}; give {', '.join(sorted(registered))} or module:factory")
-    return name
+        raise InputError(f"no target {named!r}; give {', '.join(sorted(registered))} or module:factory")
+    return named
+
+
+def held_to(name: str, profile: str | None) -> str:
+    """The name of the same target, held to this design; None: as it is."""
+    return name if profile is None else f"{name.partition(HELD_TO)[0]}{HELD_TO}{profile}"
+
+
+def profile_of(name: str, factory: Any) -> str:
+    """The design that a target is held to: the one asked for, its own, or the canonical one. Raises InputError."""
+    return check_profile(name.partition(HELD_TO)[2] or getattr(factory, "profile", CANONICAL))
+
+
+def check_profile(profile: Any) -> str:
+    """A design that a log can be held to. Raises InputError."""
+    if profile not in FOLLOWED:
+        raise InputError(f"nothing can be held to {profile!r}; a profile is {', '.join(FOLLOWED)}")
+    return str(profile)
 
 
 def packages_of(factory: Any) -> tuple[str, ...]:
@@ -86,7 +116,7 @@ def packages_of(factory: Any) -> tuple[str, ...]:
 
 def _factory(name: str, place: str) -> Any:
     module, _, attribute = place.partition(":")
-    fault = name.partition(FAULTY)[2]
+    fault = name.partition(HELD_TO)[0].partition(FAULTY)[2]
     try:
         found = getattr(importlib.import_module(module), attribute)
         found = found(fault) if fault else found
@@ -104,6 +134,17 @@ def _with(simulate: bool, packages: Sequence[str]) -> Iterator[None]:
         return
     with simulated(packages):
         yield
+
+
+def _sources(package: str) -> Iterator[tuple[str, Path]]:
+    """The source files of a package, or of a module that is none, with their names in it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return
+    for place in spec.submodule_search_locations or ():
+        yield from ((file.relative_to(place).as_posix(), file) for file in Path(place).rglob("*.py"))
+    if spec.submodule_search_locations is None and spec.origin is not None and spec.origin.endswith(".py"):
+        yield "", Path(spec.origin)
 
 
 def _belongs(name: str, packages: Sequence[str]) -> bool:

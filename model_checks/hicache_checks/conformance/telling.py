@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from hicache_checks.conformance.difference import Change, difference
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import Finding
 from hicache_checks.conformance.merge import said
 from hicache_checks.conformance.monitor import Finding as Unexplained
@@ -24,9 +25,9 @@ LOCKSTEP = "P7 lockstep"
 class Storyteller(WhiteBox):
     """A judge that tells a recorder what it sees."""
 
-    def __init__(self, target: Any, setup: Setup) -> None:
+    def __init__(self, target: Any, setup: Setup, profile: str = CANONICAL) -> None:
         self._recorder = Recorder(setup)
-        super().__init__(target, setup, partial(_Telling, self._recorder))
+        super().__init__(target, setup, profile, partial(_Telling, self._recorder))
 
     def story(self, finding: Finding | None) -> Story:
         """Everything so far, and what is wrong."""

@@ -12,7 +12,7 @@ from hicache_checks.conformance.findings import Finding
 from hicache_checks.conformance.judges import Rest
 from hicache_checks.conformance.observation import UNOBSERVED
 from hicache_checks.conformance.program import Setup, Step
-from hicache_checks.conformance.story import OF_STORAGE, PASSED_S, ROUTINE, SCHEDULER, system_of
+from hicache_checks.conformance.story import DONE_TO_IT, PASSED_S, ROUTINE, SCHEDULER, system_of
 from hicache_checks.reporting.story import CALL, CALLER, FINDING, Row, Story
 
 
@@ -32,7 +32,7 @@ class CallTeller(BlackBoxJudge):
         if self._then is not None and now - self._then > PASSED_S:
             self._tell(f"{now - self._then:.1f} s pass", "", is_minor=self._setup.policy != "timeout")
         what = "settle()" if step.kind == "observe" else str(step)
-        self._tell(what, "" if step.kind in OF_STORAGE else SCHEDULER, is_minor=step.kind in ROUTINE)
+        self._tell(what, "" if step.kind in DONE_TO_IT else SCHEDULER, is_minor=step.kind in ROUTINE)
         super().before(step, now)
 
     def after(self, step: Step, answer: Any, now: float) -> None:

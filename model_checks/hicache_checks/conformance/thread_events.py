@@ -125,6 +125,7 @@ class ThreadEvents(Explainer):
             message = f"this rank is not in this collective of {event.data['group']}"
             raise Unexplained("P7 lockstep", message, self.collectives(event.rank))
         self._collective[event.rank, event.data["group"]] = event
+        self._past_revokes = False
 
     def _on_died(self, event: Event) -> None:
         raise Unexplained("P31 threads_survive", f"the {event.data['thread']} thread died: {event.data['error']}")

@@ -11,6 +11,7 @@ from hicache_checks.conformance.program import Setup
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.schedule import Result, run_schedule
 from hicache_checks.conformance.story import system_of
+from hicache_checks.conformance.target import Target
 from hicache_checks.conformance.telling import Storyteller
 from hicache_checks.conformance.telling_calls import CallTeller
 from hicache_checks.reporting.story import CALLER, FINDING, Row, Story
@@ -24,25 +25,25 @@ class Teller(Judging, Protocol):
         """Everything so far, and what is wrong."""
 
 
-def tell_schedule(
-    build: Callable[[], Any], ranks: int, policy: str, choices: Choices, steps_max: int
-) -> tuple[Result, Story]:
+def tell_schedule(target: Target, ranks: int, policy: str, choices: Choices, steps_max: int) -> tuple[Result, Story]:
     """Run a schedule with the switches that `choices` say, and tell it."""
-    return _told(lambda judge: run_schedule(build, ranks, policy, choices, steps_max=steps_max, judge=judge))
+    return _told(
+        target.profile,
+        lambda judge: run_schedule(target.build, ranks, policy, choices, steps_max=steps_max, judge=judge),
+    )
 
 
-def tell_real(
-    build: Callable[[], Any], ranks: int, policy: str, choices: Choices, steps_max: int
-) -> tuple[Result, Story]:
+def tell_real(target: Target, ranks: int, policy: str, choices: Choices, steps_max: int) -> tuple[Result, Story]:
     """The same with real threads."""
-    return _told(lambda judge: run_real(build, ranks, policy, choices, steps_max, judge))
+    return _told(target.profile, lambda judge: run_real(target.build, ranks, policy, choices, steps_max, judge))
 
 
-def _told(run: Callable[[MakeJudge], Result]) -> tuple[Result, Story]:
+def _told(profile: str, run: Callable[[MakeJudge], Result]) -> tuple[Result, Story]:
     tellers: list[Teller] = []
 
     def judge(target: Any, setup: Setup, rest: Rest) -> Judging:
-        tellers.append(Storyteller(target, setup) if has_events(target) else CallTeller(target, setup, rest))
+        has = has_events(target, profile)
+        tellers.append(Storyteller(target, setup, profile) if has else CallTeller(target, setup, rest))
         return tellers[0]
 
     result = run(judge)

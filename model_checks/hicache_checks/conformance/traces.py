@@ -75,8 +75,7 @@ class LogFile:
     `counts`: events by rank so far. `is_whole`: the line was read that says that these are all.
     """
 
-    def __init__(self, path: Path, header: Header | None = None) -> None:
-        """`header`: the file has none, but this would be it."""
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.is_whole = False
         try:
@@ -84,7 +83,7 @@ class LogFile:
         except OSError as error:
             raise LogError(f"{path}: {error.strerror}") from None
         self._lines = self._read_lines()
-        self.header = header if header is not None else self._read_header()
+        self.header = self._read_header()
         self.counts = dict.fromkeys(self.header.logs_of, 0)
         self._last_line: dict[int, int] = {}
 

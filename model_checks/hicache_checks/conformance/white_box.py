@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import Broken
 from hicache_checks.conformance.monitor import Monitor, MonitorConfig
 from hicache_checks.conformance.observation import OpId
@@ -14,18 +15,20 @@ from hicache_checks.conformance.watch import Watch
 
 
 class WhiteBox:
-    """A Watch on the target's logs, asked after every call.
+    """A Watch on the target's logs, asked after every call. `profile`: the design that explains them.
 
     `states`: those of the specification that were met, as keys; `outcomes`: what happened, counted.
     """
 
-    def __init__(self, target: Any, setup: Setup, monitor: Callable[..., Monitor] = Monitor) -> None:
+    def __init__(
+        self, target: Any, setup: Setup, profile: str = CANONICAL, monitor: Callable[..., Monitor] = Monitor
+    ) -> None:
         self.states: set[bytes] = set()
         self.outcomes: Counter[str] = Counter()
         self._target = target
         self._monitor = monitor
         self._config = MonitorConfig(
-            setup.ranks, setup.host_pages, setup.threshold_pages, setup.limit_pages, setup.policy
+            setup.ranks, setup.host_pages, setup.threshold_pages, setup.limit_pages, setup.policy, profile
         )
         self._due: list[OpId] = []
         self._watch = self._new_watch()

@@ -8,6 +8,7 @@ the schedule that is running, for whoever has to say where it crashed.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import mmap
 import os
@@ -116,6 +117,8 @@ def _loaded(job: Mapping[str, Any], mode: str, say: Say) -> Iterator[tuple[Targe
         running = _Running(job["running"])
         running(UNNUMBERED)
         say({"loaded": True})
+        # What is loaded, stays: the collector need not walk through it after every schedule.
+        gc.freeze()
         yield target, running
 
 
@@ -140,6 +143,7 @@ def _search(job: Mapping[str, Any], say: Say) -> None:
             say({"seen": _found(target, options, found, found.choices), "cause": name})
 
     with _loaded(job, options.mode, say) as (target, running):
+        say({"profile": target.profile})
         searched = search(target, options, note)
         running(UNNUMBERED)
         tell_new(searched)
@@ -168,6 +172,8 @@ def _refuse_unusable(job: Mapping[str, Any], options: SearchOptions, found: Caus
 def _counts(searched: Searched) -> dict[str, Any]:
     return {
         "schedules": searched.schedules,
+        "cut": searched.cut,
+        "asleep": searched.asleep,
         "spec_states": len(searched.states),
         "distinct_traces": len(searched.traces),
         "seconds": searched.seconds,
@@ -202,7 +208,7 @@ def _seen_again(target: Target, how: Recorded, choices: Choices, found: Cause) -
 def _replay(target: Target, how: Recorded, choices: Choices, counts: bool = False) -> tuple[Result, Replayed, Story]:
     again = Replayed(choices.taken, choices.counts if counts else None)
     tell = tell_real if how.mode == THREADS else tell_schedule
-    result, story = tell(target.build, how.ranks, how.policy, again, how.steps_max)
+    result, story = tell(target, how.ranks, how.policy, again, how.steps_max)
     return result, again, story
 
 
@@ -229,7 +235,8 @@ def _confirm(job: Mapping[str, Any], say: Say) -> None:
         start, runs, found, build = time.monotonic(), 0, None, _heard(target, say).build
         while runs < CONFIRM_RUNS and time.monotonic() - start < CONFIRM_S and found is None:
             runs += 1
-            result = run_real(build, replay.ranks, replay.policy, program_of(replay), replay.steps_max)
+            program = program_of(replay)
+            result = run_real(build, replay.ranks, replay.policy, program, replay.steps_max, target.judge)
             if result.finding is not None and replay.found and result.finding.property == replay.found.property:
                 found = result.finding
         say({"runs": runs, "confirmed": found is not None, "finding": None if found is None else asdict(found)})

@@ -109,7 +109,8 @@ class _Node:
 class Exhaustive:
     """One search. `schedules` were run, `cut` of them not to the end; `asleep` steps were not run at all.
 
-    `reduce` False: every order is run, also of what commutes.
+    `ends`: a hash of all that was done in a run to its end, whatever the order of what commutes. `reduce` False: every
+    order is run, also of what commutes.
     """
 
     preemptions_max: int
@@ -119,36 +120,39 @@ class Exhaustive:
     cut: int = 0
     asleep: int = 0
     is_complete: bool = False
+    ends: set[int] = field(default_factory=set)
     _stack: list[_Node] = field(default_factory=list)
     _met: dict[int, int] = field(default_factory=dict)
     _effects: dict[int, tuple[_Effect, ...]] = field(default_factory=dict)
-    _ends: set[int] = field(default_factory=set)
 
     @property
     def traces(self) -> int:
         """Runs to the end that differ in more than the order of what commutes."""
-        return len(self._ends)
+        return len(self.ends)
 
     def run(self, schedule: Callable[[Strategy], T]) -> Iterator[T]:
         """What each run gives that was not cut. `schedule` runs the program in a new world with this strategy.
 
         Diverged: the program is not determined by its choices.
         """
-        while True:
-            self.schedules += 1
-            strategy = _Following(self)
-            try:
-                result = schedule(strategy)
-            except Cut:
-                self.cut += 1
-            else:
-                self._ends.add(strategy.end())
-                yield result
-            while self._stack and not self._take_next(self._stack[-1]):
-                self._stack.pop()
-            if not self._stack:
-                self.is_complete = True
-                return
+        while not self.is_complete:
+            yield from self.run_next(schedule)
+
+    def run_next(self, schedule: Callable[[Strategy], T]) -> list[T]:
+        """The next run, which there must be: what it gives, or nothing if it was cut. See `run`."""
+        self.schedules += 1
+        strategy = _Following(self)
+        results: list[T] = []
+        try:
+            results.append(schedule(strategy))
+        except Cut:
+            self.cut += 1
+        else:
+            self.ends.add(strategy.end())
+        while self._stack and not self._take_next(self._stack[-1]):
+            self._stack.pop()
+        self.is_complete = not self._stack
+        return results
 
     def used(self) -> int:
         """Preemptions up to what follows the last switch."""

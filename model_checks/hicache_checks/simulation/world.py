@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import gc
+import threading
 from _thread import get_ident
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ class World:
     """One run. `strategy` None: every switch is taken from `choices` like everything else.
 
     Afterwards `problem` says why the run could not end, `died` which tasks fell; `trace` holds (task, step) in order.
+    `disturbed`: a thread that is no task had to do with the tasks, or might have had.
     """
 
     def __init__(
@@ -146,6 +148,8 @@ class World:
         self.touched: list[tuple[str, str, object]] | None = None
         self.died: list[Died] = []
         self.problem: Problem | None = None
+        self.disturbed: NotSimulated | None = None
+        self._others: frozenset[threading.Thread] = frozenset()
         self._strategy = strategy
         self._make_carriers = CARRIERS[carriers]
         self._are_threads = carriers == "threads"
@@ -173,7 +177,8 @@ class World:
         """Run `main` as the first task until it ends or nobody can go on; then unwind the others.
 
         What `main` raises comes out of here, and what the strategy or the choices raise, and NotSimulated, in whatever
-        task. Garbage is not collected meanwhile: what it does would come at another place in every run.
+        task, or thread that is none. Garbage is not collected meanwhile: what it does would come at another place in
+        every run.
         """
         global _current
         if _current is not None:
@@ -181,6 +186,7 @@ class World:
         if self.tasks:
             raise RuntimeError("a world runs once, and its tasks are spawned meanwhile")
         _current = self
+        self._others = frozenset(threading.enumerate())
         collecting = gc.isenabled()
         gc.disable()
         raised: list[BaseException] = []
@@ -201,7 +207,7 @@ class World:
                 self._modes.end()
             if collecting:
                 gc.enable()
-        for error in [self._broken, *raised]:
+        for error in [self._broken, self.disturbed, *raised]:
             if error is not None:
                 raise error
 
@@ -572,7 +578,7 @@ class World:
             *(task.held_until for task in self.tasks if task.held and task.held_until is not None),
         ]
         if not moments or self._is_in_vain():
-            self.problem = Problem(DEADLOCK, self.whereabouts())
+            self._find_nobody()
             return
         if self.touched is not None:
             self.touched.append(("time", "passes", None))
@@ -580,6 +586,14 @@ class World:
         self.now = max(self.now, *(moment for moment in moments if moment <= first + SLACK_S))
         self._idle_from = self.steps
         self._expire()
+
+    def _find_nobody(self) -> None:
+        """Nobody can go on. If the program has begun threads that are no tasks, they might have been waited for."""
+        begun = [thread.name for thread in threading.enumerate() if thread not in self._others]
+        if begun and not self._are_threads:
+            message = f"nobody can go on but {', '.join(sorted(begun))}, begun where threading has no stand-in"
+            self.disturbed = self.disturbed or NotSimulated(message)
+        self.problem = Problem(DEADLOCK, self.whereabouts())
 
     def _is_in_vain(self) -> bool:
         """Everybody who could still be moved by time has been, again and again, and did nothing for the others."""

@@ -10,15 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from hicache_checks.simulation.tasks import Task
-from hicache_checks.simulation.world import WATCHED, NotSimulated, World, current
+from hicache_checks.simulation.world import WATCHED, NotSimulated, World, current, running_world
 
 
 def not_simulated(message: str) -> NotSimulated:
-    """What to raise where a stand-in ends. In a world it is not left to the program to catch: the run is over."""
+    """What to raise where a stand-in ends. In a world it is not left to the program to catch: the run is over. A thread
+    that is no task cannot end it; the world hears of it all the same."""
+    error = NotSimulated(message)
     world = current()
     if world is not None:
-        world.give_up(NotSimulated(message))
-    return NotSimulated(message)
+        world.give_up(error)
+    if (running := running_world()) is not None:
+        running.disturbed = running.disturbed or error
+    return error
 
 
 def named(kind: str) -> str:

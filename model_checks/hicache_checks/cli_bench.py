@@ -1,0 +1,91 @@
+"""The command line: `hicheck bench WHAT`, what can be measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hicache_checks.cli_frame import JsonOption, app, run_command
+from hicache_checks.reporting import Outcome, Screen
+
+bench = typer.Typer(help="Measure speed and memory, side by side with other ways.", rich_markup_mode=None)
+app.add_typer(bench, name="bench")
+
+
+@bench.command()
+def engine(
+    states: Annotated[int, typer.Option(min=1, help="About so many distinct states.")] = 10_000_000,
+    configuration: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A configuration by name, instead of --states.")
+    ] = None,
+    seconds_max: Annotated[float, typer.Option(min=1.0, help="Stop a tool after so many seconds.")] = 120.0,
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", metavar="WORD", help="Only rows named so; may be repeated.")
+    ] = None,
+    small: Annotated[bool, typer.Option(help="The table of the small protocol, too.")] = True,
+    json: JsonOption = None,
+) -> int:
+    """Our engines beside Spin, TLC and minicheck."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import bench_command
+
+        options = bench_command.BenchOptions(states, configuration, seconds_max, tuple(tool or ()), small)
+        return bench_command.run(options, screen)
+
+    return run_command("bench engine", json, body)
+
+
+@bench.command()
+def simulation(
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each row.")] = 10.0, json: JsonOption = None
+) -> int:
+    """Schedules a second of the reference, beside the same work with real threads."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import bench_simulation
+
+        return bench_simulation.run(bench_simulation.SimulationOptions(seconds), screen)
+
+    return run_command("bench simulation", json, body)
+
+
+@bench.command()
+def finders(
+    mutant: Annotated[
+        list[str] | None, typer.Option("--mutant", metavar="NAME", help="Instead of the ten; may be repeated.")
+    ] = None,
+    finder: Annotated[
+        list[str] | None, typer.Option("--finder", metavar="NAME", help="Only this one; may be repeated.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each mutant and finder.")] = 60.0,
+    json: JsonOption = None,
+) -> int:
+    """How soon faulty implementations are found out, by real threads and by kinds of simulation."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import bench_finders
+
+        chosen = bench_finders.FindersOptions(
+            tuple(mutant or bench_finders.MUTANTS), seconds, tuple(finder or bench_finders.COMPARED)
+        )
+        return bench_finders.run(chosen, screen)
+
+    return run_command("bench finders", json, body)
+
+
+@bench.command()
+def tick(
+    rounds: Annotated[int, typer.Option(min=1, help="In so many rounds the variants take turns.")] = 10,
+    operations: Annotated[int, typer.Option(min=1, help="So many operations are drained by a busy tick.")] = 8,
+    json: JsonOption = None,
+) -> int:
+    """What a tick of the scheduler costs, with and without a queue for revokes."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import bench_tick
+
+        return bench_tick.run(bench_tick.TickOptions(rounds, operations), screen)
+
+    return run_command("bench tick", json, body)
