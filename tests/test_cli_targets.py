@@ -52,6 +52,7 @@ def asked(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("--seconds 5", SearchOptions(schedules=None, seconds_max=5.0)),
         ("--schedules 7 --seconds 5", SearchOptions(schedules=7, seconds_max=5.0)),
         ("--strategy pct --seed 3 --policy timeout", SearchOptions(strategy="pct", seed=3, policies=("timeout",))),
+        ("--steps 3", SearchOptions(schedules=1000, steps_max=3)),
         ("--strategy exhaustive", SearchOptions(strategy="exhaustive", schedules=None)),
         (
             "--strategy exhaustive --preemptions 0 --ranks 1 --schedules 9",

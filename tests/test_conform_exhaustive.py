@@ -35,6 +35,14 @@ class Fork(ToyAdapter):
 
     def workers(self):
         return 2
+
+    def capabilities(self):
+        return ("store",)
+
+    def tick(self):
+        self.loop.rest()
+        super().tick()
+        self.loop.rest()
 """
 
 
@@ -46,7 +54,7 @@ def exhaustive(target: str, *policies: str, **options: Any) -> Ran:
 
 @pytest.fixture
 def exhaustive_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    """Search a fork that starts two threads that do nothing, with something put in."""
+    """Search a fork with two threads that do nothing, which does everything in its ticks; with something put in."""
 
     def search(body: str = "", *policies: str, **options: Any) -> Ran:
         (tmp_path / "fork.py").write_text(FORK + body)

@@ -65,6 +65,7 @@ def conform(
     preemptions: Annotated[
         int, typer.Option(min=0, help="Of an exhaustive search: switches away from who could go on, at most.")
     ] = 2,
+    steps: Annotated[int, typer.Option(min=1, help="Of a program, at most; shorter ones are sooner run.")] = 24,
     seed: Annotated[int, typer.Option(help="Equal seeds, equal schedules.")] = 0,
     profile: Annotated[
         str | None,
@@ -97,6 +98,7 @@ def conform(
             strategy=strategy.value,
             preemptions_max=preemptions,
             seed=seed,
+            steps_max=steps,
         )
         options = conform_command.ConformOptions(
             target, search, jobs, confirm, findings, junit, html, baseline, stall_seconds, memory_gib, profile
