@@ -15,6 +15,8 @@ from hicache_checks.bench_finders import COMPARED, FindersOptions
 from hicache_checks.conformance import frontrun_peer, time_to_find
 from hicache_checks.conformance.findings import Finding
 from hicache_checks.conformance.mutant_stages import CAUGHT, SURVIVED, Cell, Hunting, Mutant
+from hicache_checks.conformance.program import Setup
+from hicache_checks.conformance.schedule import Result
 from hicache_checks.conformance.time_to_find import FINDERS, Found, Hunt, find
 from hicache_checks.reporting import InputError, Outcome, Progress, Screen
 
@@ -35,6 +37,23 @@ def test_every_finder_finds_what_is_easy(finder: str) -> None:
     assert found.finding.kind == "protocol"
     assert found.schedules >= 1
     assert found.ranks == 1
+
+
+@pytest.mark.parametrize("finder", ["exhaustive", "hypothesis", "frontrun"])
+def test_a_target_is_judged_by_its_own_design(finder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another one, a hunt soon finds what is not wrong. The other finders make the runs of a search."""
+    judges: list[Any] = []
+
+    def run(*arguments: Any, judge: Any = None, make_judge: Any = None) -> Result:
+        judges.append(judge or make_judge)
+        return Result(Setup(), finding=Finding("P1", ""))
+
+    monkeypatch.setattr(time_to_find, "run_schedule", run)
+    monkeypatch.setattr(time_to_find, "run_real", run)
+    frontrun(False, monkeypatch)
+    assert find(finder, "reference:revoke_queue", Hunt((1,), 60.0), lambda so_far: None).finding is not None
+    (judge,) = judges
+    assert judge.keywords == {"profile": "revoke_queue_sampled"}
 
 
 def test_the_same_hunt_finds_the_same() -> None:

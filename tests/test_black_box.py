@@ -20,9 +20,11 @@ from hicache_checks.conformance.black_box import BlackBox
 from hicache_checks.conformance.black_box_judge import BlackBoxJudge
 from hicache_checks.conformance.explainer import MonitorConfig
 from hicache_checks.conformance.findings import UNKNOWN, Broken, Finding
+from hicache_checks.conformance.judges import Rest
 from hicache_checks.conformance.observation import UNOBSERVED
-from hicache_checks.conformance.program import Step, draw_setup, draw_step, menu_for
+from hicache_checks.conformance.program import Setup, Step, draw_setup, draw_step, menu_for
 from hicache_checks.conformance.session import Session
+from hicache_checks.conformance.telling_calls import CallTeller
 from hicache_checks.simulation.choices import Choices, Drawn, Seeded
 from hicache_impl.adapter import Reference
 from hicache_impl.mutants import MUTANTS
@@ -456,8 +458,11 @@ class Scripted:
 
 
 def judge_of(target: Any, can_settle: bool = False, policy: str = "wait_complete") -> BlackBoxJudge:
-    setup = replace(draw_setup(Seeded(0), 1, policy), host_pages=4, threshold_pages=1, limit_pages=8)
-    return BlackBoxJudge(target, setup, can_settle)
+    return BlackBoxJudge(target, judge_setup(policy), can_settle)
+
+
+def judge_setup(policy: str = "wait_complete") -> Setup:
+    return replace(draw_setup(Seeded(0), 1, policy), host_pages=4, threshold_pages=1, limit_pages=8)
 
 
 def told(judge: BlackBoxJudge, step: Step, answer: Any, began: float = 0.0, ended: float = 0.0) -> Finding | None:
@@ -506,6 +511,36 @@ def test_giving_up_is_unknown_in_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(Broken) as broken:
         judge.finish()
     assert broken.value.finding.kind == UNKNOWN
+
+
+def test_what_was_unknown_before_another_start_stays_so() -> None:
+    judge = judge_of(Scripted(sight(4)), can_settle=True)
+    judge.box.unknown = "too much"
+    judge.box.unobserved["state"] = 2
+    judge.begin_again()
+    judge.box.unobserved["state"] = 1
+    assert judge.unobserved == {"state": 3}
+    with pytest.raises(Broken, match="too much"):
+        judge.finish()
+
+
+def test_another_start_is_told() -> None:
+    target = Scripted(sight(4, 0, 1, a=0))
+    teller = CallTeller(target, judge_setup(), Rest(can_settle=True))
+    teller.before(Step("submit", ("a", (1,))), 0.0)
+    teller.after(Step("submit", ("a", (1,))), {"accepted": True}, 0.0)
+    teller.begin_again()
+    assert [row.what for row in teller.story(None).rows] == [["submit('a', (1,)) -> accepted"], ["flush()"]]
+
+
+def test_what_is_raised_while_rest_is_waited_for_is_a_finding() -> None:
+    class Raising(Scripted):
+        def tick(self) -> None:
+            raise RuntimeError("it stops")
+
+    with pytest.raises(Broken) as broken:
+        judge_of(Raising(sight(3))).finish()
+    assert str(broken.value.finding) == "raises: RuntimeError: it stops at tick"
 
 
 def test_a_target_that_cannot_be_observed_is_a_finding() -> None:

@@ -201,3 +201,11 @@ def test_real_threads_cannot_be_searched() -> None:
         2,
         "--strategy exhaustive chooses every switch, so it is for --mode simulate",
     )
+
+
+def test_half_a_program_is_not_searched() -> None:
+    refused = exhaustive("reference", "timeout", search={"steps_max": 3, "schedules": 1})
+    assert (refused.code, refused.text) == (
+        2,
+        "--strategy exhaustive has a program of 4 steps: --steps must allow them",
+    )

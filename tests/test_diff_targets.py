@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,10 +12,11 @@ from rich.console import Console
 
 from hicache_checks import diff_targets_command
 from hicache_checks.conformance import differ
-from hicache_checks.conformance.differ import DiffOptions, Program, Run, Side, Teller, open_side
+from hicache_checks.conformance.differ import Call, DiffOptions, Pair, Program, Recorder, Run, Side, Teller, open_side
 from hicache_checks.conformance.program import Setup, Step
 from hicache_checks.conformance.workers import Crash
 from hicache_checks.reporting import InputError, Outcome, Progress, Screen, Verdict
+from hicache_checks.simulation.choices import Choices
 
 OLDER, NEWER = "reference:revoke_queue", "reference"
 RESIDENT, HITS, MISSES = (1,), (5, 6, 7), (1, 9, 3)
@@ -100,16 +102,19 @@ def test_an_operation_of_which_no_poll_tells_was_revoked(sides: tuple[Side, Side
 
 
 @pytest.mark.heavy
-def test_the_designs_are_told_apart_at_once() -> None:
+def test_the_designs_are_told_apart_in_a_few_calls() -> None:
     outcome, printed = run(OLDER, NEWER)
     assert outcome.verdict is Verdict.FAIL
     difference: Any = outcome.keys["difference"]
     left, right = difference["left"], difference["right"]
     assert left["ends"] != right["ends"]
-    assert len(difference["program"]) <= 6
+    assert len(difference["program"]) <= 3
+    assert max(len(left["calls"]), len(right["calls"])) <= 16
+    asked = [call["text"] for call in left["calls"] if call["text"].startswith("submit(")]
+    assert len(asked) <= 3, "one that fills the host, and two that are answered in one tick"
     assert printed[1] == f"call LEFT: {OLDER} RIGHT: {NEWER}"
     assert any(line.endswith("<-") for line in printed)
-    assert printed[-1].startswith(f"{OLDER} and {NEWER}: they end differently in ")
+    assert re.fullmatch(rf"{OLDER} and {NEWER}: they end differently in [2-9] of [\d,]+ programs; fail", printed[-1])
 
 
 @pytest.mark.heavy
@@ -126,6 +131,27 @@ def test_no_time_for_all_programs_is_no_answer(monkeypatch: pytest.MonkeyPatch) 
     outcome, printed = run(NEWER, NEWER, seconds_max=0.0)
     assert outcome.verdict is Verdict.UNKNOWN
     assert printed[-1].endswith("programs of 1,000: the time is up; unknown")
+
+
+def test_of_several_differences_the_shortest_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that are as short the first; no more than eight are made small."""
+    made_small: list[Choices] = []
+
+    def minimise(fails: Any, choices: Choices, seconds_max: float) -> Choices:
+        made_small.append(choices)
+        return choices
+
+    def calls_of(self: Pair, choices: Choices, judge: Any = Recorder) -> tuple[Program, Run, Run]:
+        left = (5, 1, 2, 2, 5, 5, 5, 5, 1)[len(made_small) - 1]
+        return FOUNDING, Run(calls=[Call("tick()")] * left), Run(calls=[Call("tick()")] * (2 if left == 2 else 4))
+
+    monkeypatch.setattr(differ, "minimise", minimise)
+    monkeypatch.setattr(Pair, "differs", lambda self, choices: True)
+    monkeypatch.setattr(Pair, "run", calls_of)
+    compared = differ.compare(DiffOptions(NEWER, NEWER), lambda text: None)
+    assert (compared.programs, compared.differing, compared.out_of_time) == (8, 8, False)
+    assert compared.difference is not None
+    assert compared.difference.number == 2
 
 
 def test_a_target_is_like_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,4 +194,4 @@ def test_the_outcome_is_what_is_compared() -> None:
     assert run_.outcome != Run(ends={"a#1": "fetched 2"}, rest={"free_pages": 2}).outcome
     assert run_.outcome != Run(ends={"a#1": "fetched 1"}, rest={"free_pages": 1}).outcome
     assert run_.outcome != Run(ends={"a#1": "fetched 1"}, rest={"free_pages": 2}, broken="deadlock").outcome
-    assert run_.outcome == Run(calls=[differ.Call("tick()")], ends=run_.ends, rest=run_.rest).outcome
+    assert run_.outcome == Run(calls=[Call("tick()")], ends=run_.ends, rest=run_.rest).outcome

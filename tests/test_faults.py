@@ -6,6 +6,7 @@ Stores that fail are in test_program_steps; the table of all faults is in `progr
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,15 @@ from typing import Any
 import pytest
 
 from hicache_checks.conformance import program
-from hicache_checks.conformance.findings import Broken
+from hicache_checks.conformance.findings import HARNESS, Broken, Finding
+from hicache_checks.conformance.judges import MakeJudge, judge_for
+from hicache_checks.conformance.nobody import Nobody
 from hicache_checks.conformance.program import END, MENU, Setup, Step, draw_step, menu_for
-from hicache_checks.conformance.schedule import begin, broken_world
+from hicache_checks.conformance.schedule import SimulatedPlace, begin, broken_world, run_schedule
 from hicache_checks.conformance.search import SearchOptions, run_numbered, run_once
 from hicache_checks.conformance.target import Target, opened
-from hicache_checks.simulation.choices import Replayed, Seeded
+from hicache_checks.simulation.choices import Plainest, Replayed, Seeded
+from hicache_checks.simulation.standins import clocks, queues
 from hicache_checks.simulation.standins.collectives import open_ranks
 from hicache_checks.simulation.strategies import Walk
 from hicache_checks.simulation.world import TaskStruck, World
@@ -161,6 +165,127 @@ def test_a_wait_for_the_dead_is_found(target: Target) -> None:
 
     with pytest.raises(Broken, match=r"^P2 live_submitted_operations_end: .*caller: get"):
         play(reference_with(tick=tick), Step("kill_rank", (0,)), Step("tick"))
+
+
+@pytest.mark.parametrize("threads", [[], ["nobody"]])
+def test_where_nobody_can_be_killed_all_is_judged(target: Target, threads: list[str]) -> None:
+    build = reference_with(threads_of=lambda adapter, rank: threads)
+    strikes = (Step("kill_thread", (0, 5)), Step("kill_rank", (1,)))
+    assert play(build, SUBMIT, *strikes, FETCH).outcomes == play(build, SUBMIT, FETCH).outcomes
+
+
+def ended_after_a_strike(worker: Callable[[], object], struck: bool = True) -> Finding | None:
+    """What is found when a task is struck, or woken, while it waits in a worker's program."""
+
+    def main() -> None:
+        task = world.spawn(worker, "worker")
+        world.settle()
+        if struck:
+            world.strike(task)
+        world.jump(1.0)
+        world.settle()
+
+    world = World(Plainest())
+    world.run(main)
+    return broken_world(world, None)
+
+
+def test_who_cannot_go_on_after_a_death_may_say_so(target: Target) -> None:
+    """What a thread dies of in the end is its own affair, but for slips; without a death before, it is a finding."""
+
+    def failing(error: Exception) -> Callable[[], object]:
+        def work() -> None:
+            try:
+                clocks.sleep(1.0)
+            finally:
+                raise error
+
+        return work
+
+    assert ended_after_a_strike(failing(RuntimeError("the store is gone"))) is None
+    slip, plain = (
+        ended_after_a_strike(failing(KeyError(1))),
+        ended_after_a_strike(failing(RuntimeError()), struck=False),
+    )
+    assert slip is not None
+    assert plain is not None
+    assert slip.property == plain.property == "P31 threads_survive"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_who_looks_now_and_then_whether_to_end_is_given_the_time(ends: bool) -> None:
+    over: list[bool] = []
+    left: list[list[str]] = []
+
+    def worker() -> None:
+        while not over:
+            clocks.sleep(30.0)
+
+    def main() -> None:
+        world.spawn(worker, "worker")
+        world.settle()
+        over.extend([True] * ends)
+        left.append(SimulatedPlace(world).left())
+
+    world = World(Plainest())
+    world.run(main)
+    assert left == [[] if ends else ["worker"]]
+
+
+# ---- what a target says, and what is no fault of it
+
+
+def test_what_the_world_saw_stands_when_logs_cannot_be_read() -> None:
+    class Unreadable(Nobody):
+        def explain_failure(self) -> None:
+            raise OSError("the log is gone")
+
+    world = World(Plainest())
+    world.run(queues.Queue().get)
+    finding = broken_world(world, Unreadable())
+    assert finding is not None
+    assert (finding.place, finding.kind) == ("deadlock", "protocol")
+
+
+def test_what_an_audit_says_is_told_in_whatever_words(target: Target) -> None:
+    for line, told in (
+        ("page 3: leaked", "audit: page 3: leaked"),
+        ("leaked", "audit: leaked"),
+        ("rank 1: P4 a page is leaked", "P4: a page is leaked"),
+        ("P4 a page is leaked", "P4: a page is leaked"),
+    ):
+        with pytest.raises(Broken) as broken:
+            play(reference_with(audit=lambda adapter, said=line: [said]))
+        assert str(broken.value) == told
+
+
+def test_only_a_number_makes_the_name_of_a_property(target: Target) -> None:
+    def tick(adapter: Any) -> None:
+        raise RuntimeError("P2P link is down")
+
+    with pytest.raises(Broken, match=r"^raises: RuntimeError: P2P link is down"):
+        play(reference_with(tick=tick), Step("tick"))
+
+
+def test_an_error_of_ours_is_not_taken_for_one_of_the_target(target: Target) -> None:
+    def run(judge: MakeJudge = judge_for, **methods: Callable[..., Any]) -> Finding | None:
+        return run_schedule(reference_with(**methods), 1, "best_effort", Plainest(), judge=judge).finding
+
+    def fails(*args: Any) -> Any:
+        raise IndexError("out of bounds\nmore")
+
+    class Failing(Nobody):
+        def __init__(self, *args: Any) -> None:
+            self.states: set[bytes] = set()
+            self.outcomes: Counter[str] = Counter()
+            self.unobserved: Counter[str] = Counter()
+
+        finish = fails
+
+    assert run(Failing) == Finding("harness", "IndexError: out of bounds", HARNESS, "fails")
+    assert run(reset=fails) == Finding("raises", "IndexError: out of bounds", place="reset")
+    assert run(close=fails) == Finding("raises", "IndexError: out of bounds", place="close")
+    assert run(capabilities=fails) == Finding("adapter", "IndexError: out of bounds", HARNESS, "capabilities")
 
 
 # ---- slowness, clocks, memory

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 from conform_run import Ran, ran
 from hicache_checks import init_command, smoke_command
+from hicache_checks.conformance.adapter import CALLS
 from hicache_checks.conformance.smoke import STEPS
 from hicache_checks.init_command import InitOptions
 from hicache_checks.smoke_command import SmokeOptions
+
+OF_REAL_THREADS = {"gates", "clock"}
+"""Capabilities that no program uses: tests of the reference with real threads do."""
 
 
 def init(name: str, directory: Path) -> Ran:
@@ -38,6 +43,8 @@ def test_it_writes_an_adapter_and_a_test(tmp_path: Path) -> None:
     (stub,) = [node for node in ast.parse(adapter.read_text()).body if isinstance(node, ast.ClassDef)]
     assert stub.name == "MyForkAdapter"
     assert all(ast.get_docstring(node) for node in stub.body if isinstance(node, ast.FunctionDef))
+    (said,) = [ast.get_docstring(n) for n in stub.body if isinstance(n, ast.FunctionDef) and n.name == "capabilities"]
+    assert set(re.findall(r'"(\w+)"', str(said))) == CALLS.keys() - OF_REAL_THREADS
     assert 'hicheck("my_fork_adapter:MyForkAdapter", policy=policy' in test.read_text()
     assert max(map(len, (adapter.read_text() + test.read_text()).splitlines())) <= 120
 
@@ -90,6 +97,17 @@ def test_a_usable_adapter_passes_every_step() -> None:
     assert list(steps(smoked)) == ["loads", *STEPS["threads"], *STEPS["simulate"]]
     assert set(steps(smoked).values()) == {"ok"}
     assert "toy_adapter:ToyAdapter is usable" in smoked.text
+
+
+@pytest.mark.heavy
+def test_a_target_is_tried_as_it_will_be_judged() -> None:
+    """By the design that it is held to."""
+    smoked = smoke("reference:revoke_queue")
+    assert (smoked.code, set(steps(smoked).values())) == (0, {"ok"})
+    refused = smoke("toy_adapter:ToyAdapter@revoke_queue")
+    assert refused.code == 2
+    assert {step for step, status in steps(refused).items() if status == "fail"} == {"simulation"}
+    assert "without events, a target can be held to decide_at_drain only, not to revoke_queue" in refused.text
 
 
 CLUMSY = """

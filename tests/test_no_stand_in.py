@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
 from conform_run import conform
 from hicache_checks.conformance.search import SearchOptions
+from hicache_checks.simulation.choices import Plainest
+from hicache_checks.simulation.standins import queues
+from hicache_checks.simulation.world import NotSimulated, World
 
 pytestmark = pytest.mark.heavy
 
@@ -77,6 +81,21 @@ def test_it_is_an_error_of_the_harness(case: str, tmp_path: Path, monkeypatch: p
     (finding,) = ran.keys["findings"]
     assert (finding["property"], finding["kind"]) == ("stand-in", "harness")
     assert re.search(message, finding["message"])
+
+
+def test_a_thread_of_an_earlier_run_may_be_waited_for_too() -> None:
+    """A library keeps its threads: they are strangers in every run that comes after the one that began them."""
+
+    def begins() -> None:
+        threading.Thread(target=over.wait, name="of-a-library", daemon=True).start()
+
+    over = threading.Event()
+    try:
+        World(Plainest()).run(begins)
+        with pytest.raises(NotSimulated, match="nobody can go on but of-a-library"):
+            World(Plainest()).run(queues.Queue().get)
+    finally:
+        over.set()
 
 
 def test_the_same_without_it_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conform_run import Ran, conform
+from hicache_checks.conformance import replay_file
 from hicache_checks.conformance.last_words import last_words
 from hicache_checks.conformance.search import SearchOptions
 
@@ -120,6 +122,7 @@ def test_a_crash_is_a_finding_and_the_search_goes_on(tmp_path: Path, monkeypatch
     [
         ("sys.exit()", "the process ended with exit code 1 in schedule 0, saying 'it called sys.exit(None)'"),
         ("os._exit(0)", "the process ended with exit code 0 in schedule 0"),
+        ("os.kill(os.getpid(), 40)", "the process was killed by signal 40 in schedule 0"),
     ],
 )
 def test_to_leave_quietly_is_no_way_to_pass(
@@ -175,7 +178,37 @@ def test_memory_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert finding["message"].startswith("MemoryError")
 
 
+def test_what_settle_raises_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = conform_fork(tmp_path, monkeypatch, "    def settle(self): raise OSError('no rest')")
+    (finding,) = ran.keys["findings"]
+    assert (ran.code, finding["property"], finding["place"]) == (1, "raises", "settle")
+
+
+def test_what_a_target_says_need_not_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "    def tick(self): raise OSError(os.fsdecode(b'no file \\xff'))"
+    ran = conform_fork(tmp_path, monkeypatch, body, findings=tmp_path / "found")
+    (finding,) = ran.keys["findings"]
+    assert (ran.code, finding["message"]) == (1, "OSError: no file ?")
+    (found,) = (tmp_path / "found").glob("*.json")
+    assert replay_file.read(found).found is not None
+
+
 # ---- systems that are strange, and conform: exit code 0
+
+
+@pytest.mark.parametrize("copy", ["pass", "os.setsid(); ctypes.CDLL(None).sleep(50); os._exit(0)"])
+def test_a_copy_of_the_process_is_not_taken_for_it(copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that goes on as if it were the process says nothing; one that outlives it is not waited for."""
+    body = f"""
+    def tick(self):
+        if first_time("forked") and not os.fork():
+            {copy}
+        super().tick()
+"""
+    start = time.monotonic()
+    ran = conform_fork(tmp_path, monkeypatch, body)
+    assert (ran.code, ran.keys["schedules"]) == (0, 6)
+    assert time.monotonic() - start < 45
 
 
 def test_garbage_on_every_stream_is_not_taken_for_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from hicache_checks.conformance.findings import HARNESS
 from hicache_checks.conformance.program import PROMPTS, RIDS
-from hicache_checks.conformance.real_threads import RealPlace
+from hicache_checks.conformance.real_threads import RealPlace, run_real
+from hicache_checks.conformance.session import Session
+from hicache_checks.simulation.choices import Plainest
 from hicache_impl.adapter import Reference
 from hicache_impl.runtime import ThreadRuntime
 from hicache_impl.storage.memory import MemoryStorage
@@ -38,3 +41,23 @@ def test_the_reference_on_plain_threads_settles() -> None:
     place.settle()
     assert reference.poll(RIDS[:1])[RIDS[0]]["pages"] == len(PROMPTS[0])
     reference.close()
+
+
+class Stumbling(Reference):
+    """Cannot be reset."""
+
+    def reset(self, config: Any) -> None:
+        """See Reference."""
+        raise OSError("no room\nat all")
+
+
+def test_what_a_target_raises_is_its_own() -> None:
+    result = run_real(Stumbling, 1, "wait_complete", Plainest())
+    assert str(result.finding) == "raises: OSError: no room at reset"
+
+
+def test_what_the_harness_raises_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "run", lambda *parts: 1 / 0)
+    result = run_real(Reference, 1, "wait_complete", Plainest())
+    assert result.finding is not None
+    assert (result.finding.property, result.finding.kind) == ("harness", HARNESS)

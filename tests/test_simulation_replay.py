@@ -88,7 +88,7 @@ def test_a_program_that_asks_otherwise_is_noticed() -> None:
     record = recorded(2)
     choices = Replayed(record.choices.taken, record.choices.counts)
     workers(3, choices)
-    assert choices.diverged == 0
+    assert choices.differs_at() == 0
     assert choices.divergence() == "choice 0 is one of 3, it was one of 2 when it was recorded"
 
 
@@ -98,6 +98,7 @@ def test_a_program_that_asks_more_is_noticed() -> None:
     choices = Replayed(taken, counts)
     workers(2, choices)
     place = len(taken)
+    assert choices.differs_at() == place
     assert choices.divergence() == f"choice {place} is one of 2, it was one of none when it was recorded"
 
 
@@ -106,6 +107,7 @@ def test_a_program_that_asks_less_is_noticed() -> None:
     choices = Replayed([*record.choices.taken, 1, 0])
     workers(2, choices)
     asked = len(record.choices.taken)
+    assert choices.differs_at() == asked
     assert choices.divergence() == f"the run ended after {asked} choices, {asked + 2} were recorded"
 
 

@@ -149,6 +149,24 @@ def test_a_replay_file_that_is_none_is_refused(tmp_path: Path) -> None:
         minimise_command.run(MinimiseOptions(tmp_path / "none.json"), screen())
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"[" * 200_000, "not JSON: maximum recursion depth exceeded"),
+        (b" " * 67_108_865, "not a replay file: it is longer than 67,108,864 bytes"),
+        (b'"\xff"', "not JSON: "),
+        (b"1", "not a replay file: Expected `object`, got `int`"),
+    ],
+    ids=["deep", "long", "no_text", "no_object"],
+)
+def test_a_replay_file_of_any_kind_is_refused_in_one_line(text: bytes, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(text)
+    with pytest.raises(InputError, match=rf"run\.json: {why}") as refused:
+        replay_file.read(path)
+    assert "\n" not in str(refused.value)
+
+
 def screen() -> Screen:
     return Screen(Console(file=io.StringIO(), highlight=False, soft_wrap=True, width=300), Progress(io.StringIO()))
 

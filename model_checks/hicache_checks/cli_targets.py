@@ -12,9 +12,10 @@ from hicache_checks.cli_frame import JsonOption, app, run_command
 from hicache_checks.reporting import Outcome, Screen
 
 TARGET = "reference, a variant (reference:revoke_queue), a mutant (reference+NAME), or module:factory."
+HELD_TARGET = f"{TARGET} TARGET@DESIGN: held to that design."
 POLICIES = ("best_effort", "wait_complete", "timeout")
 
-TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)]
+TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=HELD_TARGET)]
 StallOption = Annotated[
     float, typer.Option("--stall-seconds", min=1.0, help="How long a process of the target may be silent.")
 ]
@@ -65,11 +66,14 @@ def conform(
     preemptions: Annotated[
         int, typer.Option(min=0, help="Of an exhaustive search: switches away from who could go on, at most.")
     ] = 2,
-    steps: Annotated[int, typer.Option(min=1, help="Of a program, at most; shorter ones are sooner run.")] = 24,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a program, at most; shorter ones are sooner run.")] = 24,
     seed: Annotated[int, typer.Option(help="Equal seeds, equal schedules.")] = 0,
     profile: Annotated[
         str | None,
-        typer.Option(metavar="DESIGN", help="The design that it is held to, if not the target's own or the canonical."),
+        typer.Option(
+            metavar="DESIGN",
+            help="The design that it is held to; else the target's own, or the canonical one. As TARGET@DESIGN.",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     confirm: Annotated[bool, typer.Option(help="Try what is found with real threads and real time.")] = True,
@@ -156,7 +160,9 @@ def diff_targets(
         typer.Option(metavar="NAME[,NAME]", help="no_host_pressure, whole_ticks; may be given several times."),
     ] = None,
     programs: Annotated[int, typer.Option(min=1, help="So many programs, each run on both.")] = 1000,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Look for so long at most.")] = 120.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Look for so long at most, before what differs is made small.")
+    ] = 120.0,
     ranks: Annotated[
         int | None, typer.Option(min=1, max=16, help="Ranks of both; one, and now and then two, if not given.")
     ] = None,

@@ -18,6 +18,7 @@ from hicache_checks.conformance.baseline import Judged
 from hicache_checks.conformance.campaign import Campaign, Reported, confirm, run_campaign
 from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import HARNESS, PROTOCOL, UNKNOWN, cause
+from hicache_checks.conformance.orders import STEPS_NEEDED
 from hicache_checks.conformance.regression import write_pytest
 from hicache_checks.conformance.search import EXHAUSTIVE, THREADS, SearchOptions
 from hicache_checks.conformance.target import held_to
@@ -75,6 +76,8 @@ def run(options: ConformOptions, screen: Screen) -> Outcome:
     """Search, confirm, report. Raises InputError."""
     if options.search.strategy == EXHAUSTIVE and options.search.mode == THREADS:
         raise InputError("--strategy exhaustive chooses every switch, so it is for --mode simulate")
+    if options.search.strategy == EXHAUSTIVE and options.search.steps_max < STEPS_NEEDED:
+        raise InputError(f"--strategy exhaustive has a program of {STEPS_NEEDED} steps: --steps must allow them")
     check_file(options.junit, "--junit")
     check_file(options.html, "--html")
     known = None if options.baseline is None else baseline.read(options.baseline)

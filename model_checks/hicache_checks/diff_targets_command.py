@@ -58,9 +58,10 @@ def verdict_of(compared: Mapping[str, Any]) -> Verdict:
 def _keys(compared: Mapping[str, Any]) -> dict[str, Any]:
     difference = compared["difference"]
     if difference is None:
-        return {"programs": compared["programs"], "difference": None}
+        return {"programs": compared["programs"], "differing": 0, "difference": None}
     return {
         "programs": compared["programs"],
+        "differing": compared["differing"],
         "difference": {
             "number": difference["number"],
             "setup": difference["program"]["setup"],
@@ -85,10 +86,10 @@ def _print(options: DiffOptions, compared: Mapping[str, Any], verdict: Verdict, 
     if difference is not None:
         _tell(options, difference, screen)
     assumed = f", assuming {', '.join(options.assume)}" if options.assume else ""
-    found = "no difference" if difference is None else "they end differently"
+    found = "no difference in" if difference is None else f"they end differently in {compared['differing']} of"
     ran = counted(compared["programs"], "program")
     of = f" of {options.programs:,}: the time is up" if compared["out_of_time"] else ""
-    screen.say(f"{options.left} and {options.right}{assumed}: {found} in {ran}{of}; {verdict.value}")
+    screen.say(f"{options.left} and {options.right}{assumed}: {found} {ran}{of}; {verdict.value}")
 
 
 def _tell(options: DiffOptions, difference: Mapping[str, Any], screen: Screen) -> None:

@@ -24,11 +24,16 @@ class {adapter}:
     # Whose threads, queues and clocks are simulated: every package of yours that the system consists of.
     packages = ("{module}",)
 
+    # The design of the specification that it is held to, if not the canonical one; for that it needs "events".
+    # profile = "revoke_queue_sampled"
+
     def capabilities(self):
         """What there is besides the required calls; `adapter.py` of hicheck says which calls each name stands for.
 
         Begin with none. The next one is "store": without it nothing can be fetched. With "settle" more can be judged
-        of a system that works in its own calls, without threads.
+        of a system that works in its own calls, without threads; with "events" and "audit" more is seen. "stop",
+        "faults", "tiers", "flush", "attach" and "threads" add steps to the programs. "checked_bytes" says that bytes
+        are right even if a store lies.
         """
         return ()
 

@@ -28,7 +28,8 @@ class CheckedAdapter:
         self._capabilities = tuple(target.capabilities())
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._target, name)
+        call = getattr(self._target, name)
+        return _checked(call, name, OPTIONAL[name]) if name in OPTIONAL else call
 
     def capabilities(self) -> Sequence[str]:
         """See Adapter."""
@@ -130,6 +131,42 @@ def _problem(
         elif not admits(answer[name]) and (name in required or answer[name] is not UNOBSERVED):
             return f"{name!r} is {shown(answer[name])}"
     return None
+
+
+def problem_of_success(answer: Any) -> str | None:
+    """What is wrong with an answer that says whether it was done; None: nothing."""
+    return None if _is_truth(answer) else f"the answer is {shown(answer)}, True or False is expected"
+
+
+def problem_of_lines(answer: Any) -> str | None:
+    """What is wrong with an answer that is a list of texts; None: nothing."""
+    if isinstance(answer, Sequence) and not isinstance(answer, str) and all(isinstance(line, str) for line in answer):
+        return None
+    return f"the answer is {shown(answer)}, a list of texts is expected"
+
+
+def problem_of_prefill(answer: Any) -> str | None:
+    """What is wrong with an answer of `prefill`; None: nothing."""
+    return (
+        None if hasattr(answer, "wrong") else f"the answer {shown(answer)} has no `wrong`, the pages with other bytes"
+    )
+
+
+OPTIONAL: Mapping[str, Callable[[Any], str | None]] = {
+    **dict.fromkeys(("flush", "detach", "attach"), problem_of_success),
+    **dict.fromkeys(("audit", "audit_stores", "threads_of"), problem_of_lines),
+    "prefill": problem_of_prefill,
+}
+"""What is wrong with an answer of a call that a capability adds."""
+
+
+def _checked(call: Callable[..., Any], name: str, problem_of: Callable[[Any], str | None]) -> Callable[..., Any]:
+    def checked(*args: Any) -> Any:
+        answer = call(*args)
+        _refuse(problem_of(answer), name)
+        return answer
+
+    return checked
 
 
 def _refuse(problem: str | None, call: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hicache_checks.conformance.black_box import BlackBox
@@ -15,7 +16,7 @@ from hicache_checks.conformance.explainer import MonitorConfig
 from hicache_checks.conformance.findings import UNKNOWN, Broken
 from hicache_checks.conformance.observation import UNOBSERVED, OpId
 from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Setup, Step
-from hicache_checks.simulation.world import NotSimulated
+from hicache_checks.conformance.session import asked
 
 # Where nobody can say that everything has come to rest, it is given this time for it.
 REST_S_MAX = 10.0
@@ -28,8 +29,8 @@ class BlackBoxJudge:
     """Observes a target after every call.
 
     `can_settle`: where a session says that the target is at rest, it is. `pause_s`: what a turn waits for a target that
-    cannot; 0: nothing happens but in its calls. `states`: those of the specification that
-    explained something, as keys; `outcomes`: what was answered, counted.
+    cannot; 0: nothing happens but in its calls. `states`: those of the specification that explained something, as keys;
+    `outcomes`: what was answered, counted.
     """
 
     def __init__(self, target: Any, setup: Setup, can_settle: bool, pause_s: float = PAUSE_S) -> None:
@@ -41,12 +42,14 @@ class BlackBoxJudge:
         self._config = MonitorConfig(
             setup.ranks, setup.host_pages, setup.threshold_pages, setup.limit_pages, setup.policy
         )
-        self.begin_again()
+        self._unknown: str | None = None
+        self._unobserved: Counter[str] = Counter()
+        self._begin()
 
     @property
     def unobserved(self) -> Counter[str]:
-        """What could not be seen since the last reset, counted."""
-        return self.box.unobserved
+        """What could not be seen, counted."""
+        return self._unobserved + self.box.unobserved
 
     def before(self, step: Step, now: float) -> None:
         """See Judge."""
@@ -71,7 +74,12 @@ class BlackBoxJudge:
         """See Judge. What was seen before the call was explained."""
 
     def begin_again(self) -> None:
-        """See Judge."""
+        """See Judge. What could not be kept in mind stays unknown."""
+        self._unknown = self._unknown or self.box.unknown
+        self._unobserved += self.box.unobserved
+        self._begin()
+
+    def _begin(self) -> None:
         self.box = BlackBox(self._config, self._is_late)
         self._submitted: dict[OpId, tuple[float, float]] = {}
         self._began = self._ended = 0.0
@@ -82,8 +90,8 @@ class BlackBoxJudge:
             self._let_it_rest()
         self.box.rested(self._observe())
         self._check()
-        if self.box.unknown is not None:
-            raise Broken("black box", self.box.unknown, UNKNOWN, place="rest")
+        if unknown := self._unknown or self.box.unknown:
+            raise Broken("black box", unknown, UNKNOWN, place="rest")
 
     # ---- calls
 
@@ -129,8 +137,8 @@ class BlackBoxJudge:
         while not self._is_over(self._observe()) and (time.monotonic() < until if self._pause_s else turns < TURNS_MAX):
             turns += 1
             time.sleep(self._pause_s)
-            self.after(Step("tick"), self._target.tick(), self._ended)
-            self.after(Step("poll", (RIDS,)), self._target.poll(RIDS), self._ended)
+            self.after(Step("tick"), asked(self._target.tick, "tick"), self._ended)
+            self.after(Step("poll", (RIDS,)), asked(partial(self._target.poll, RIDS), "poll"), self._ended)
 
     def _is_over(self, seen: Mapping[str, Any]) -> bool:
         free, resident = (seen.get(name, UNOBSERVED) for name in ("free_pages", "resident_pages"))
@@ -139,13 +147,7 @@ class BlackBoxJudge:
         return not seen["operations"] and free + resident == self._config.host_pages
 
     def _observe(self) -> Mapping[str, Any]:
-        try:
-            seen: Mapping[str, Any] = self._target.observe()
-        except (Broken, NotSimulated):
-            raise
-        except Exception as error:
-            text = str(error).partition("\n")[0]
-            raise Broken("raises", f"{type(error).__name__}: {text}", place="observe") from error
+        seen: Mapping[str, Any] = asked(self._target.observe, "observe")
         return seen
 
     def _check(self) -> None:

@@ -33,7 +33,9 @@ from hicache_checks.simulation.world import NotSimulated, World
 
 AMPLE_PAGES = 64
 """More than all prompts together have, resident and on their way."""
-SHRINK_S = 30.0
+SHRINK_S = 60.0
+DIFFERING_MAX = 8
+"""So many programs that end differently are made small, together in so many seconds."""
 STEPS_MAX = 12
 PROGRESS_S = 0.5
 RANKS = (1, 1, 1, 2)
@@ -322,43 +324,82 @@ class Difference:
     left: Run
     right: Run
 
+    @property
+    def calls(self) -> int:
+        """How long it is, to whoever reads it."""
+        return max(len(self.left.calls), len(self.right.calls))
+
 
 @dataclass(frozen=True)
 class Compared:
-    """How many programs were run on both; the difference, if there is one. `out_of_time`: not as many as wanted."""
+    """How many programs were run on both, and how many of them end differently; of those the shortest, made small.
+
+    `out_of_time`: there is no difference in the programs that were run, and they are not as many as wanted.
+    """
 
     programs: int
+    differing: int
     out_of_time: bool
     difference: Difference | None
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Both sides, and the programs that are drawn for them."""
+
+    left: Side
+    right: Side
+    menu: Sequence[Item]
+    options: DiffOptions
+
+    def run(self, choices: Choices, judge: type[Recorder] = Recorder) -> tuple[Program, Run, Run]:
+        """The same program on the left and on the right."""
+        program = draw_program(choices, self.menu, self.options)
+        return program, self.left.run(program, judge), self.right.run(program, judge)
+
+    def differs(self, choices: Choices) -> bool:
+        """Does the program end differently?"""
+        _, ours, theirs = self.run(choices)
+        return ours.outcome != theirs.outcome
+
+
 def compare(options: DiffOptions, note: Callable[[str], None]) -> Compared:
-    """Look for a difference and make it small. `note` is told how far it is. Raises InputError."""
+    """Look for differences, make them small, and keep the one of the fewest calls. `note` is told how far it is.
+
+    What cannot be made smaller may still be larger than what another program comes to, so several are tried. Raises
+    InputError.
+    """
     with open_side(options.left) as left, open_side(options.right) as right:
         menu = crowded(menu_for((left.capabilities & right.capabilities) - {"threads"}))
-
-        def both(choices: Choices, judge: type[Recorder] = Recorder) -> tuple[Program, Run, Run]:
-            program = draw_program(choices, menu, options)
-            return program, left.run(program, judge), right.run(program, judge)
-
-        def differs(choices: Choices) -> bool:
-            _, ours, theirs = both(choices)
-            return ours.outcome != theirs.outcome
-
-        def smaller(choices: Choices) -> bool:
-            note("making the difference small")
-            return differs(choices)
-
-        start = time.monotonic()
-        for number in range(options.programs):
-            if time.monotonic() - start > options.seconds_max:
-                return Compared(number, True, None)
-            note(f"{number:,} programs, no difference")
+        pair = Pair(left, right, menu, options)
+        deadline = time.monotonic() + options.seconds_max
+        differing: dict[int, Choices] = {}
+        number = 0
+        while number < options.programs and len(differing) < DIFFERING_MAX and time.monotonic() < deadline:
+            note(f"{number:,} programs, {len(differing)} of them end differently")
             choices = Seeded(f"{options.seed}/{number}")
-            if differs(choices):
-                smallest = minimise(smaller, choices, SHRINK_S)
-                return Compared(number + 1, False, Difference(number, *both(Replayed(smallest.taken), Teller)))
-        return Compared(options.programs, False, None)
+            if pair.differs(choices):
+                differing[number] = choices
+            number += 1
+        if not differing:
+            return Compared(number, 0, number < options.programs, None)
+        return Compared(number, len(differing), False, _shortest(pair, differing, note))
+
+
+def _shortest(pair: Pair, differing: Mapping[int, Choices], note: Callable[[str], None]) -> Difference:
+    """Each made small, in its share of the time; of those with the fewest calls the first."""
+
+    def differs(choices: Choices) -> bool:
+        note(f"making difference {len(small) + 1} of {len(differing)} small")
+        return pair.differs(choices)
+
+    deadline = time.monotonic() + SHRINK_S
+    small: list[Difference] = []
+    for number, choices in differing.items():
+        share = (deadline - time.monotonic()) / (len(differing) - len(small))
+        smallest = minimise(differs, choices, share)
+        small.append(Difference(number, *pair.run(Replayed(smallest.taken), Teller)))
+    return min(small, key=lambda difference: difference.calls)
 
 
 def compare_job(job: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]) -> None:

@@ -40,7 +40,7 @@ def cause(finding: Finding) -> str:
     """A name of what is behind a finding: the property, the message and the place without what differs from run to
     run."""
     parts = (finding.property, finding.kind, _plain(finding.message), _plain(finding.place))
-    return blake2b("\n".join(parts).encode(), digest_size=4).hexdigest()
+    return blake2b("\n".join(parts).encode(errors="backslashreplace"), digest_size=4).hexdigest()
 
 
 def _plain(text: str) -> str:

@@ -11,7 +11,7 @@ from hicache_checks.conformance.black_box_judge import PAUSE_S, BlackBoxJudge
 from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import HARNESS, Broken
 from hicache_checks.conformance.program import Setup
-from hicache_checks.conformance.session import Judge
+from hicache_checks.conformance.session import Judge, first_line
 from hicache_checks.conformance.white_box import WhiteBox
 from hicache_checks.simulation.world import NotSimulated
 
@@ -61,11 +61,12 @@ def has_events(target: Any, profile: str = CANONICAL) -> bool:
 
 def built(build: Callable[[], Any]) -> CheckedAdapter:
     """A new adapter. Broken: there is none, or it lacks something."""
+    place = "the factory"
     try:
         target = build()
-    except NotSimulated:
+        place = "capabilities"
+        return CheckedAdapter(target)
+    except (Broken, NotSimulated):
         raise
     except Exception as error:
-        text = str(error).partition("\n")[0]
-        raise Broken(ADAPTER, f"{type(error).__name__}: {text}", HARNESS, "the factory") from error
-    return CheckedAdapter(target)
+        raise Broken(ADAPTER, f"{type(error).__name__}: {first_line(error)}", HARNESS, place) from error

@@ -20,6 +20,7 @@ from hicache_checks.simulation.world import Strategy
 WANTED = ((1, 2), (5, 6))
 """The prompts of the two requests."""
 AFTERWARDS = ("tick", "settle")
+STEPS_NEEDED = len(WANTED) + len(AFTERWARDS)
 
 RunOnce = Callable[[str, Choices, Strategy], Result]
 """A schedule by policy, choices of the program, and who says who runs."""

@@ -16,7 +16,7 @@ wrong is a step like any other. When it strikes, the switches say; what is expec
 | a thread dies, or all of a rank, in its next step | `kill_thread`, `kill_rank` | `threads` | see below |
 
 After a death no state is judged, but what was before it. Each call returns, or raises an error that is no slip of the
-program (see `session.SLIPS`); after that only `close` is called. It ends all threads.
+program (see `session.SLIPS`), and so may other threads; after that only `close` is called. It ends all threads.
 """
 
 from __future__ import annotations

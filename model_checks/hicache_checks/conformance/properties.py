@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 
+from hicache_checks.conformance.explainer import FOLLOWED
 from hicache_checks.conformance.findings import Finding
 from hicache_spec import DESIGNS
 
@@ -64,9 +66,14 @@ def properties_of(finding: Finding) -> tuple[str, ...]:
     named = re.match(r"P\d+\b", finding.property)
     if named:
         return (named.group(),)
-    titles = {rule.name: rule.title for rule in DESIGNS["decide_at_drain"].rules()}
-    numbers = re.findall(r"\bP\d+\b", titles.get(finding.property, "").partition(".")[0])
+    numbers = re.findall(r"\bP\d+\b", _titles().get(finding.property, "").partition(".")[0])
     return tuple(numbers) or (STEPS,)
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """Of the rules of every design that a target can be held to; one name is about the same in all of them."""
+    return {rule.name: rule.title for design in FOLLOWED for rule in DESIGNS[design].rules()}
 
 
 def why_hidden(property_: str, capabilities: Collection[str]) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from hicache_checks.conformance.findings import Broken, Finding
+from hicache_checks.conformance.findings import HARNESS, Broken, Finding
 from hicache_checks.conformance.judges import MakeJudge, Rest, built, judge_for
 from hicache_checks.conformance.program import STEPS_MAX, Setup, draw_setup, menu_for
 from hicache_checks.conformance.schedule import Result, digest_of_program
-from hicache_checks.conformance.session import Session
+from hicache_checks.conformance.session import Session, asked, first_line
 from hicache_checks.simulation.choices import Choices
 
 REST_S = 0.01
@@ -71,9 +73,9 @@ def run_real(
         target = built(build)
         capabilities = result.capabilities = sorted(target.capabilities())
         setup = result.setup = draw_setup(choices, ranks, policy, "store" in capabilities)
-        target.reset(setup.config())
+        asked(lambda: target.reset(setup.config()), "reset")
         for prompt in setup.stored:
-            target.store(prompt)
+            asked(partial(target.store, prompt), "store")
         settles = "settle" in capabilities
         judge = make_judge(target, setup, Rest(settles))
         session = Session(target, setup, judge, RealPlace(target, settles, policy == "timeout"), capabilities)
@@ -83,7 +85,9 @@ def run_real(
     except Broken as broken:
         result.finding = broken.finding
     except Exception as error:
-        result.finding = Finding("raises", f"{type(error).__name__}: {error}", place="reset")
+        # What the target raises in its calls is told by whoever calls it.
+        where = traceback.extract_tb(error.__traceback__)[-1].name
+        result.finding = Finding("harness", f"{type(error).__name__}: {first_line(error)}", HARNESS, where)
     _close(target, result)
     result.choices, result.counts = choices.taken, choices.counts
     result.digest = digest_of_program(result)
@@ -96,4 +100,6 @@ def _close(target: Any, result: Result) -> None:
             target.close()
     except Exception as error:
         # After a finding a broken target may not even close; before, that is the finding.
-        result.finding = result.finding or Finding("raises", f"{type(error).__name__}: {error}", place=CLOSE)
+        result.finding = result.finding or Finding(
+            "raises", f"{type(error).__name__}: {first_line(error)}", place=CLOSE
+        )

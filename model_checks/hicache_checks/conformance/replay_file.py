@@ -25,6 +25,7 @@ from hicache_spec.bounds import POLICY
 FORMAT = "hicheck-replay"
 VERSION = 1
 RANKS_MAX = 16
+BYTES_MAX = 1 << 26
 
 
 class Replay(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -121,10 +122,14 @@ def from_document(document: Any, where: str) -> Replay:
 def read(path: Path) -> Replay:
     """A replay file. Raises InputError."""
     try:
-        document = msgspec.json.decode(path.read_bytes())
+        with path.open("rb") as file:
+            text = file.read(BYTES_MAX + 1)
+        if len(text) > BYTES_MAX:
+            raise InputError(f"{path}: not a replay file: it is longer than {BYTES_MAX:,} bytes")
+        document = msgspec.json.decode(text)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
     return from_document(document, str(path))
 

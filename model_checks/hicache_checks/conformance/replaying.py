@@ -21,9 +21,9 @@ from hicache_checks.reporting import Story, Verdict
 class Again:
     """What a recorded run shows now. `is_same`: step by step the run that was recorded.
 
-    `diverged`: the first choice, from 0 on, at which the target asked for something else. `has_changed`: the target's
-    text has. `is_other`: it has another name. `by_chance`: real threads ran as they liked. No story: the process did
-    not survive the run.
+    `diverged`: the first choice, from 0 on, at which the target asked for something else, or for none. `has_changed`:
+    the target's text has. `is_other`: it has another name. `by_chance`: real threads ran as they liked. No story: the
+    process did not survive the run.
     """
 
     finding: Finding | None

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from hicache_checks.conformance.findings import HARNESS, UNKNOWN, Broken, Finding
+from hicache_checks.conformance.findings import HARNESS, Broken, Finding
 from hicache_checks.conformance.judges import Judging, MakeJudge, Rest, built, judge_for
 from hicache_checks.conformance.program import STEPS_MAX, Setup, Step, draw_setup, menu_for
-from hicache_checks.conformance.session import Judge, Session
+from hicache_checks.conformance.session import SLIPS, Judge, Session, asked, first_line
 from hicache_checks.simulation.choices import Choices
 from hicache_checks.simulation.isolation import TorchModes
 from hicache_checks.simulation.standins.collectives import open_ranks
 from hicache_checks.simulation.tasks import Task
-from hicache_checks.simulation.world import DESYNC, LIVELOCK, Limits, NotSimulated, Problem, Strategy, TaskStruck, World
+from hicache_checks.simulation.world import (
+    DESYNC,
+    LIVELOCK,
+    Died,
+    Limits,
+    NotSimulated,
+    Problem,
+    Strategy,
+    TaskStruck,
+    World,
+)
 
 PROPERTY_OF = {DESYNC: "P7 lockstep", LIVELOCK: "P22 progress"}
 LIMITS = Limits()
 DEADLOCKED = "P2 live_submitted_operations_end"
+LOOKS_TO_END = 6
+LOOK_S = 60.0
+"""Threads that look so many times, and at least so often, whether they are to end, do."""
 
 
 @dataclass
@@ -42,7 +57,7 @@ class Result:
 
 @dataclass(frozen=True)
 class SimulatedPlace:
-    """See session.Place. `settle_target`: for a target that works without threads, and can be told to go on."""
+    """See session.Place. `settle_target`: for a target that works in its calls, and can be told to go on."""
 
     world: World
     settle_target: Callable[[], object] = lambda: None
@@ -58,6 +73,9 @@ class SimulatedPlace:
     def settle(self) -> None:
         """See Place."""
         self.settle_target()
+        self._settle_threads()
+
+    def _settle_threads(self) -> None:
         held = [task.held_until for task in self.world.tasks if task.held and task.held_until is not None]
         if held:
             # Whoever is slow has something left to do.
@@ -72,14 +90,24 @@ class SimulatedPlace:
         """See Place."""
         self.world.hold(self._tasks(threads), seconds)
 
-    def kill(self, threads: Sequence[str]) -> None:
+    def kill(self, threads: Sequence[str]) -> list[str]:
         """See Place."""
-        for task in self._tasks(threads):
+        struck = self._tasks(threads)
+        for task in struck:
             self.world.strike(task)
+        return [task.said for task in struck]
 
     def left(self) -> list[str]:
         """See Place."""
-        self.settle()
+        self._settle_threads()
+        for _ in range(LOOKS_TO_END):
+            if self._others():
+                self.world.jump(LOOK_S)
+                self._settle_threads()
+        return self._others()
+
+    def _others(self) -> list[str]:
+        """Who has not ended, and is not to die, but the caller."""
         others = (task for task in self.world.tasks if not task.ended and task is not self.world.running)
         return [task.said for task in others if task.to_raise is None]
 
@@ -120,7 +148,9 @@ def run_schedule(
     except NotSimulated as error:
         result.finding = Finding("stand-in", str(error), HARNESS)
     except Exception as error:
-        result.finding = Finding("raises", f"{type(error).__name__}: {error}", place="reset or close")
+        # What the target raises in its calls is told by whoever calls it.
+        where = traceback.extract_tb(error.__traceback__)[-1].name
+        result.finding = Finding("harness", f"{type(error).__name__}: {first_line(error)}", HARNESS, where)
     is_struck = "session" in parts and parts["session"].is_struck
     result.finding = result.finding or broken_world(world, None if is_struck else parts.get("judge"))
     if "session" in parts:
@@ -135,18 +165,20 @@ def run_schedule(
 
 
 def begin(world: World, target: Any, setup: Setup, judge: MakeJudge = judge_for) -> tuple[Session, Judging]:
-    """Reset a target, fill its storage, and begin a session with it."""
-    target.reset(setup.config())
+    """Reset a target, fill its storage, and begin a session with it. Raises Broken."""
+    asked(lambda: target.reset(setup.config()), "reset")
     for prompt in setup.stored:
-        target.store(prompt)
+        asked(partial(target.store, prompt), "store")
     capabilities = target.capabilities()
     judging = judge(target, setup, Rest("settle" in capabilities or has_threads(world), pause_s=0))
     return Session(target, setup, judging, place_for(world, target), capabilities), judging
 
 
 def place_for(world: World, target: Any) -> SimulatedPlace:
-    """Threads of its own come to rest where the world can see it; without any, only the target itself can say so."""
-    settles = "settle" in target.capabilities() and not has_threads(world)
+    """Threads of its own come to rest where the world can see it. What a target does in its calls, only it can say: it
+    is asked, unless it has threads and logs, which show what they have done."""
+    capabilities = target.capabilities()
+    settles = "settle" in capabilities and not ("events" in capabilities and has_threads(world))
     return SimulatedPlace(world, target.settle) if settles else SimulatedPlace(world)
 
 
@@ -161,8 +193,8 @@ def digest_of_program(result: Result) -> str:
 
 
 def broken_world(world: World, judge: Judge | None) -> Finding | None:
-    """What the world says, unless what was seen before says more. Whoever was killed may be dead."""
-    died = [died for died in world.died if not isinstance(died.error, TaskStruck)]
+    """What the world says, unless what was seen before says more."""
+    died = [died for died in world.died if not _may_be_dead(died)]
     if world.problem is None and not died:
         return None
     if judge is not None:
@@ -170,12 +202,18 @@ def broken_world(world: World, judge: Judge | None) -> Finding | None:
             judge.explain_failure()
         except Broken as broken:
             return broken.finding
-        except Exception as error:
-            return Finding("adapter", f"its logs cannot be read after the run: {error}", UNKNOWN)
+        except Exception:
+            # Its logs cannot be read any more: they say no more than the world.
+            pass
     if died:
-        first = died[0]
-        return Finding("P31 threads_survive", f"{first.task} died: {type(first.error).__name__}: {first.error}")
+        who, error = died[0].task, died[0].error
+        return Finding("P31 threads_survive", f"{who} died: {type(error).__name__}: {first_line(error)}")
     return _of_problem(world.problem)
+
+
+def _may_be_dead(died: Died) -> bool:
+    """Whoever was killed, and who says after it that he cannot go on (see `session`)."""
+    return isinstance(died.error, TaskStruck) or (died.after_strike and not isinstance(died.error, SLIPS))
 
 
 def _of_problem(problem: Problem | None) -> Finding:

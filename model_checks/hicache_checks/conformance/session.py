@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from hicache_checks.conformance.findings import HARNESS, Broken
 from hicache_checks.conformance.observation import UNOBSERVED, LogError
@@ -11,11 +12,13 @@ from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Item, Setup, Ste
 from hicache_checks.simulation.choices import Chooser
 from hicache_checks.simulation.world import NotSimulated, TaskStruck
 
+T = TypeVar("T")
 ROUNDS_TO_END = 6
 OF_BYTES = ("P6", "P30")
 """The properties that nobody keeps who believes a store that lies."""
 SLIPS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 """Errors that say nothing but that a program went on where it could not."""
+PROPERTY = re.compile(r"(P\d+) (.*)", re.DOTALL)
 
 
 class _Died(Exception):
@@ -40,8 +43,8 @@ class Place(Protocol):
     def slow(self, threads: Sequence[str], seconds: float) -> None:
         """Threads of the target do not run for a while."""
 
-    def kill(self, threads: Sequence[str]) -> None:
-        """Threads of the target die in their next steps."""
+    def kill(self, threads: Sequence[str]) -> Sequence[str] | None:
+        """Threads of the target die in their next steps: those of these that there are. None: here nobody can die."""
 
     def left(self) -> Sequence[str]:
         """Threads of the target that do not end by themselves."""
@@ -107,11 +110,11 @@ class Session:
             self._until_it_dies(self._run_out)
 
     def close(self) -> None:
-        """The end of the target. Raises Broken, and what the target raises, unless one of its threads was killed."""
+        """The end of the target. Raises Broken; not for any error, when one of its threads was killed."""
         try:
-            self._target.close()
-        except (Exception, TaskStruck) as error:
-            if not self.is_struck or isinstance(error, SLIPS):
+            asked(self._target.close, "close")
+        except (Broken, TaskStruck) as error:
+            if not self.is_struck or isinstance(error.__cause__, SLIPS):
                 raise
         if self.is_struck and (left := self._place.left()):
             raise Broken("P22", f"these threads do not end: {', '.join(left)}", place="close")
@@ -129,7 +132,7 @@ class Session:
         before: Mapping[str, Any] = {}
         for _ in range(ROUNDS_TO_END):
             self._do_turn(Step("turn"))
-            self._place.settle()
+            self._settle()
             seen = self._look_at_rest()
             if seen == before and self._is_all_back(seen):
                 break
@@ -139,7 +142,7 @@ class Session:
         self._judge.finish()
         if "audit" in self.can:
             for problem in [*self._call(Step("audit")), *self._call(Step("audit_stores"))]:
-                property_, _, message = str(problem).partition(": ")[2].partition(" ")
+                property_, message = _named(str(problem), "audit")
                 if self._bytes_count or property_ not in OF_BYTES:
                     raise Broken(property_, message, place="rest")
 
@@ -199,7 +202,7 @@ class Session:
         self._place.wait(step.args[0])
 
     def _do_settle(self, step: Step) -> None:
-        self._place.settle()
+        self._settle()
         self._look_at_rest()
 
     def _do_lie(self, step: Step) -> None:
@@ -235,14 +238,13 @@ class Session:
     def _do_kill_thread(self, step: Step) -> None:
         rank, number = step.args
         threads = self._threads_of(rank)
-        self._kill(step, [threads[number % len(threads)]])
+        self._kill(step, [threads[number % len(threads)]] if threads else [])
 
     def _do_kill_rank(self, step: Step) -> None:
         self._kill(step, self._threads_of(*step.args))
 
     def _kill(self, step: Step, threads: Sequence[str]) -> None:
-        self._judged(step, lambda: self._place.kill(threads))
-        self.is_struck = True
+        self.is_struck = bool(self._judged(step, lambda: self._place.kill(threads))) or self.is_struck
 
     def _threads_of(self, rank: int) -> Sequence[str]:
         threads: Sequence[str] = self._attempt(Step("threads_of", (rank,)))
@@ -306,9 +308,15 @@ class Session:
         operations, free, resident = counts
         return not operations and free + resident == self._setup.host_pages
 
+    def _settle(self) -> None:
+        self._tried(Step("settle"), self._place.settle)
+
     def _attempt(self, step: Step) -> Any:
+        return self._tried(step, lambda: getattr(self._target, step.kind)(*step.args))
+
+    def _tried(self, step: Step, do: Callable[[], T]) -> T:
         try:
-            return getattr(self._target, step.kind)(*step.args)
+            return do()
         except Broken:
             raise
         except TaskStruck as struck:
@@ -330,6 +338,28 @@ class Session:
             raise Broken("stand-in", str(error), HARNESS, step.kind) from error
         if not self.is_struck:
             self._guarded(self._judge.explain_failure)
-        text = str(error).partition("\n")[0]
-        property_, _, rest = text.partition(" ") if text[:1] == "P" and text[1:2].isdigit() else ("raises", "", text)
+        property_, rest = _named(first_line(error), "raises")
         raise Broken(property_, f"{type(error).__name__}: {rest}", place=step.kind) from error
+
+
+def asked(call: Callable[[], T], place: str) -> T:
+    """What a call of the target answers. Raises Broken for what the target raises."""
+    try:
+        return call()
+    except (Broken, NotSimulated):
+        raise
+    except Exception as error:
+        raise Broken("raises", f"{type(error).__name__}: {first_line(error)}", place=place) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, if it is text."""
+    return str(error).partition("\n")[0].encode(errors="replace").decode()
+
+
+def _named(text: str, otherwise: str) -> tuple[str, str]:
+    """The property that a line of the target names, first or after who says it, and the rest."""
+    for said in (text, text.partition(": ")[2]):
+        if named := PROPERTY.fullmatch(said):
+            return named[1], named[2]
+    return otherwise, text

@@ -178,7 +178,7 @@ def _close(adapter: Any) -> None:
 
 def _simulated(target: Target) -> str:
     """A run in which nothing is asked: reset, ticks, polls, close."""
-    finding = run_schedule(target.build, SETUP.ranks, SETUP.policy, Plainest()).finding
+    finding = run_schedule(target.build, SETUP.ranks, SETUP.policy, Plainest(), judge=target.judge).finding
     if finding is not None:
         raise Failed(str(finding))
     return f"packages {', '.join(target.packages)}"

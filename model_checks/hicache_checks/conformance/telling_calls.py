@@ -42,6 +42,11 @@ class CallTeller(BlackBoxJudge):
             self._rows[-1].what[0] += f" -> {said}"
         super().after(step, answer, now)
 
+    def begin_again(self) -> None:
+        """See Judge."""
+        self._tell(str(Step("flush")), SCHEDULER, is_minor=False)
+        super().begin_again()
+
     def at_rest(self, observed: Mapping[str, Any]) -> None:
         """See Judge."""
         self._note(observed)

@@ -109,7 +109,7 @@ def by_exhaustion(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
 
         def schedule(strategy: Any, number: int = number, ranks: int = ranks, policy: str = policy) -> Result:
             choices = Seeded(f"{hunt.seed}/{number}")
-            return run_schedule(target.build, ranks, policy, choices, strategy, SHORT_STEPS_MAX)
+            return run_schedule(target.build, ranks, policy, choices, strategy, SHORT_STEPS_MAX, judge=target.judge)
 
         for preemptions in range(PREEMPTIONS_MAX + 1):
             for result in islice(Exhaustive(preemptions).run(schedule), RUNS_MAX):
@@ -139,7 +139,9 @@ def by_hypothesis(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
         ranks = data.draw(st.sampled_from(hunt.ranks))
         policy = data.draw(st.sampled_from(POLICY.members))
         choices = Drawn(lambda count: data.draw(st.integers(0, count - 1)))
-        hunting.take(run_real(target.build, ranks, policy, choices), ranks, hunting.found.schedules)
+        hunting.take(
+            run_real(target.build, ranks, policy, choices, make_judge=target.judge), ranks, hunting.found.schedules
+        )
         if not hunting.goes_on():
             raise _Enough
 
@@ -150,9 +152,11 @@ def by_hypothesis(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
 def by_frontrun(target: Target, hunt: Hunt, hunting: _Hunting) -> None:
     """One seeded program, whose threads another scheduler is to explore."""
     ranks, policy = hunt.ranks[0], POLICY.members[hunt.seed % len(POLICY.members)]
-    explored = frontrun_peer.explore(
-        lambda: run_real(target.build, ranks, policy, Seeded(f"{hunt.seed}/0")).finding, hunt.seconds_max
-    )
+
+    def run() -> Finding | None:
+        return run_real(target.build, ranks, policy, Seeded(f"{hunt.seed}/0"), make_judge=target.judge).finding
+
+    explored = frontrun_peer.explore(run, hunt.seconds_max)
     hunting.found = Found(
         explored.interleavings, explored.seconds, explored.finding, ranks, hunt.seed, note=explored.note
     )

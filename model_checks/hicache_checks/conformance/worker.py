@@ -62,12 +62,14 @@ Say = Callable[[Mapping[str, Any]], None]
 def main() -> int:
     """Do the job. 0: done, and the last line says so; 2: the target or the job cannot be used, and it says why."""
     out = _take_stdout()
+    # Nobody takes a copy of this process, which a target may begin, for the process.
+    os.register_at_fork(after_in_child=out.close)
     # Whoever kills this process asks first where it is.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
 
     def say(document: Mapping[str, Any]) -> None:
-        out.write(json.dumps(document) + "\n")
+        out.write(json.dumps(document, ensure_ascii=False) + "\n")
         out.flush()
 
     job = json.load(sys.stdin)
@@ -87,9 +89,9 @@ def main() -> int:
 
 
 def _take_stdout() -> TextIO:
-    """The real standard output for ourselves; the target's goes to standard error."""
+    """The real standard output for ourselves; the target's goes to standard error. Not all that it says is text."""
     sys.stdout.flush()
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
     return out
 
@@ -184,9 +186,10 @@ def _counts(searched: Searched) -> dict[str, Any]:
 
 def _found(target: Target, options: SearchOptions, found: Cause, choices: Choices) -> dict[str, Any]:
     how = Recorded(options.ranks, found.policy, options.steps_max, options.mode)
-    result, recorded, story = _replay(target, how, choices)
     if options.mode == THREADS:
         result, recorded, story = _seen_again(target, how, choices, found)
+    else:
+        result, recorded, story = _replay(target, how, choices)
     replay = replay_file.record(target, how, recorded, result)
     return {
         "schedules": found.schedules,
@@ -220,7 +223,7 @@ def _do_replay(job: Mapping[str, Any], say: Say) -> None:
             {
                 "finding": None if result.finding is None else asdict(result.finding),
                 "digest": result.digest,
-                "diverged": again.diverged,
+                "diverged": again.differs_at(),
                 "fingerprint": target.fingerprint(),
                 "program": [str(step) for step in result.steps],
                 "story": msgspec.to_builtins(story),

@@ -26,6 +26,7 @@ WORDS_KEPT_BYTES = 1 << 16
 EXIT_USAGE = 2
 LOADING_TIMES = 5
 TO_SAY_WHERE_S = 1.0
+_SIGNALS = {known.value: known.name for known in signal.Signals}
 
 
 @dataclass(frozen=True)
@@ -202,5 +203,5 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 def _how(code: int) -> str:
     if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
+        return f"was killed by {_SIGNALS.get(-code, f'signal {-code}')}"
     return f"ended with exit code {code}"

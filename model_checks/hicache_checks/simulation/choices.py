@@ -87,6 +87,12 @@ class Replayed(Choices):
             self.diverged = place
         return min(self.recorded[place], count - 1) if place < len(self.recorded) else 0
 
+    def differs_at(self) -> int | None:
+        """The first choice that was another when it was recorded, or is not asked for any more; None: there is none."""
+        if self.diverged is None and len(self.taken) < len(self.recorded):
+            return len(self.taken)
+        return self.diverged
+
     def divergence(self) -> str | None:
         """Where the run that was replayed went another way, in words; None: it did not."""
         place = self.diverged

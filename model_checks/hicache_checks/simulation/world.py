@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, NoReturn, Protocol
+from weakref import WeakSet
 
 from hicache_checks.simulation.choices import Choices
 from hicache_checks.simulation.tasks import CARRIERS, Carrier, Carriers, Task
@@ -75,10 +76,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Died:
-    """A task that ended by an exception that it did not catch."""
+    """A task that ended by an exception that it did not catch. `after_strike`: somebody had been struck by then."""
 
     task: str
     error: BaseException
+    after_strike: bool = False
 
 
 class Strategy(Protocol):
@@ -106,6 +108,8 @@ class Modes(Protocol):
 
 WATCHED: list[World] = []
 """The world of which all that is touched is kept, if there is one."""
+_strangers: WeakSet[threading.Thread] = WeakSet()
+"""Threads that programs began where threading has no stand-in, in this world or in one before."""
 _current: World | None = None
 
 
@@ -168,6 +172,7 @@ class World:
         self._look_at = min(FAIR_STEPS, limits.steps_max + 1)
         self._tired: set[str] = set()
         self._reads = 0
+        self._is_struck = False
         self._closing = False
         self._broken: BaseException | None = None
 
@@ -186,7 +191,7 @@ class World:
         if self.tasks:
             raise RuntimeError("a world runs once, and its tasks are spawned meanwhile")
         _current = self
-        self._others = frozenset(threading.enumerate())
+        self._others = frozenset(threading.enumerate()).difference(_strangers)
         collecting = gc.isenabled()
         gc.disable()
         raised: list[BaseException] = []
@@ -203,6 +208,7 @@ class World:
         finally:
             _current = None
             WATCHED.clear()
+            _strangers.update(self._begun())
             if self._modes is not None:
                 self._modes.end()
             if collecting:
@@ -396,6 +402,7 @@ class World:
     def strike(self, task: Task, error: BaseException | None = None) -> None:
         """This task dies by `error` in its next step, which it does not take; what it catches is its own affair."""
         self.touch(None)
+        self._is_struck = True
         task.to_raise = error if error is not None else TaskStruck(f"{task} is to die")
         self._look_at = 0
 
@@ -462,7 +469,7 @@ class World:
         self.progress()
 
     def _fell(self, task: Task, error: BaseException) -> None:
-        self.died.append(Died(task.said, error))
+        self.died.append(Died(task.said, error, self._is_struck))
         self.trace.append((task.said, f"dies: {type(error).__name__}"))
         if not isinstance(error, Exception | TaskStruck):
             # Not the program's doing: an interrupt, or the end that a test runner puts to a test.
@@ -589,11 +596,15 @@ class World:
 
     def _find_nobody(self) -> None:
         """Nobody can go on. If the program has begun threads that are no tasks, they might have been waited for."""
-        begun = [thread.name for thread in threading.enumerate() if thread not in self._others]
-        if begun and not self._are_threads:
+        begun = {thread.name for thread in self._begun()}
+        if begun:
             message = f"nobody can go on but {', '.join(sorted(begun))}, begun where threading has no stand-in"
             self.disturbed = self.disturbed or NotSimulated(message)
         self.problem = Problem(DEADLOCK, self.whereabouts())
+
+    def _begun(self) -> list[threading.Thread]:
+        """Threads that are neither tasks nor were there before all programs."""
+        return [] if self._are_threads else [thread for thread in threading.enumerate() if thread not in self._others]
 
     def _is_in_vain(self) -> bool:
         """Everybody who could still be moved by time has been, again and again, and did nothing for the others."""
