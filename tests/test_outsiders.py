@@ -148,6 +148,25 @@ def test_what_was_found_before_a_crash_is_kept(tmp_path: Path, monkeypatch: pyte
     assert by_property.keys() >= {"P8 inv_occupied_is_sum_of_spans"}
 
 
+def test_what_was_covered_before_a_crash_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first schedule takes longer than a worker is silent; the last one crashes, and none comes after it."""
+    body = """
+    closed = 0
+    def close(self):
+        Fork.closed += 1
+        if Fork.closed == 1:
+            ctypes.CDLL(None).usleep(700_000)
+        if Fork.closed == 6:
+            os.abort()
+        super().close()
+"""
+    ran = conform_fork(tmp_path, monkeypatch, body)
+    assert "in schedule 5" in ran.keys["findings"][0]["message"]
+    assert ran.keys["distinct_traces"] >= 1
+    assert ran.keys["outcomes"]
+    assert ran.keys["schedules"] <= 6
+
+
 def test_a_hang_in_native_code_is_a_finding_that_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # PyDLL keeps the interpreter's lock: no other thread of the process can say anything any more.
     body = """

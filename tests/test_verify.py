@@ -94,6 +94,7 @@ def test_a_missing_trace_is_one_line() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.heavy
 def test_a_part_that_fails_fails_the_job_and_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

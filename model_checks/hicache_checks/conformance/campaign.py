@@ -108,6 +108,8 @@ def run_campaign(
 
     def hear(worker: int, said: Mapping[str, Any]) -> None:
         with lock:
+            if "covered" in said:
+                _take_covered(campaign, said["covered"])
             if "seen" in said:
                 seen[worker, said["cause"]] = said["seen"]
             elif "found" in said:
@@ -115,7 +117,7 @@ def run_campaign(
                 campaign.add(_reported(said["found"]))
             elif "done" in said:
                 latest.pop(worker, None)
-                _take(campaign, said)
+                _take_done(campaign, said["done"])
             elif "profile" in said:
                 campaign.profile = said["profile"]
             elif "schedules" in said:
@@ -137,16 +139,19 @@ def confirm(target: str, replay: Replay, allowed: Allowed = ALLOWED) -> bool:
     return crash is not None or bool(answers[-1]["confirmed"])
 
 
-def _take(campaign: Campaign, said: Mapping[str, Any]) -> None:
-    campaign.schedules += said["done"]["schedules"]
-    campaign.cut += said["done"]["cut"]
-    campaign.asleep += said["done"]["asleep"]
-    campaign.incomplete |= said["done"]["out_of_time"]
-    campaign.traces.update(said["traces"])
-    campaign.states.update(said["states"])
-    campaign.outcomes.update(said["outcomes"])
-    campaign.unobserved.update(said["unobserved"])
-    campaign.capabilities.update(said["capabilities"])
+def _take_done(campaign: Campaign, done: Mapping[str, Any]) -> None:
+    campaign.schedules += done["schedules"]
+    campaign.cut += done["cut"]
+    campaign.asleep += done["asleep"]
+    campaign.incomplete |= done["out_of_time"]
+
+
+def _take_covered(campaign: Campaign, covered: Mapping[str, Any]) -> None:
+    campaign.traces.update(covered["traces"])
+    campaign.states.update(covered["states"])
+    campaign.outcomes.update(covered["outcomes"])
+    campaign.unobserved.update(covered["unobserved"])
+    campaign.capabilities.update(covered["capabilities"])
 
 
 def _reported(found: Mapping[str, Any]) -> Reported:

@@ -135,7 +135,7 @@ def _search(job: Mapping[str, Any], say: Say) -> None:
         running(number)
         if time.monotonic() - said > PROGRESS_S:
             said = time.monotonic()
-            say(_counts(searched))
+            say({**_counts(searched), "covered": _covered(searched)})
 
     def tell_new(searched: Searched) -> None:
         for name in searched.causes.keys() - seen:
@@ -152,16 +152,7 @@ def _search(job: Mapping[str, Any], say: Say) -> None:
         for name, found in searched.causes.items():
             choices = shrink(_heard(target, say), options, found, job["shrink_seconds"])
             say({"found": _found(target, options, found, choices), "cause": name})
-        say(
-            {
-                "done": _counts(searched),
-                "states": sorted(searched.states),
-                "traces": sorted(searched.traces),
-                "outcomes": dict(searched.outcomes),
-                "unobserved": dict(searched.unobserved),
-                "capabilities": sorted(searched.capabilities),
-            }
-        )
+        say({"done": _counts(searched), "covered": _covered(searched)})
 
 
 def _refuse_unusable(job: Mapping[str, Any], options: SearchOptions, found: Cause) -> None:
@@ -176,12 +167,24 @@ def _counts(searched: Searched) -> dict[str, Any]:
         "schedules": searched.schedules,
         "cut": searched.cut,
         "asleep": searched.asleep,
-        "spec_states": len(searched.states),
-        "distinct_traces": len(searched.traces),
         "seconds": searched.seconds,
         "out_of_time": searched.out_of_time,
         "causes": len(searched.causes),
     }
+
+
+def _covered(searched: Searched) -> dict[str, Any]:
+    """What was seen since this was said last: it is not to be lost with this process."""
+    covered = {
+        "traces": sorted(searched.traces),
+        "states": sorted(searched.states),
+        "outcomes": dict(searched.outcomes),
+        "unobserved": dict(searched.unobserved),
+        "capabilities": sorted(searched.capabilities),
+    }
+    for told in (searched.traces, searched.states, searched.outcomes, searched.unobserved):
+        told.clear()
+    return covered
 
 
 def _found(target: Target, options: SearchOptions, found: Cause, choices: Choices) -> dict[str, Any]:
