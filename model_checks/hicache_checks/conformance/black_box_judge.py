@@ -14,7 +14,7 @@ from typing import Any
 from hicache_checks.conformance.black_box import BlackBox
 from hicache_checks.conformance.explainer import MonitorConfig
 from hicache_checks.conformance.findings import UNKNOWN, Broken
-from hicache_checks.conformance.observation import UNOBSERVED, OpId
+from hicache_checks.conformance.observation import UNOBSERVED, OpId, is_all_back
 from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Setup, Step
 from hicache_checks.conformance.session import asked
 
@@ -134,17 +134,13 @@ class BlackBoxJudge:
     def _let_it_rest(self) -> None:
         """Tick and poll until nothing is pending and every page is back, or enough is enough."""
         until, turns = time.monotonic() + REST_S_MAX, 0
-        while not self._is_over(self._observe()) and (time.monotonic() < until if self._pause_s else turns < TURNS_MAX):
+        while time.monotonic() < until if self._pause_s else turns < TURNS_MAX:
+            if is_all_back(self._observe(), self._config.host_pages):
+                break
             turns += 1
             time.sleep(self._pause_s)
             self.after(Step("tick"), asked(self._target.tick, "tick"), self._ended)
             self.after(Step("poll", (RIDS,)), asked(partial(self._target.poll, RIDS), "poll"), self._ended)
-
-    def _is_over(self, seen: Mapping[str, Any]) -> bool:
-        free, resident = (seen.get(name, UNOBSERVED) for name in ("free_pages", "resident_pages"))
-        if seen.get("operations", UNOBSERVED) is UNOBSERVED or UNOBSERVED in (free, resident):
-            return False
-        return not seen["operations"] and free + resident == self._config.host_pages
 
     def _observe(self) -> Mapping[str, Any]:
         seen: Mapping[str, Any] = asked(self._target.observe, "observe")

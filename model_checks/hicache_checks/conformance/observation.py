@@ -7,7 +7,7 @@ so they are checked, never trusted. The format of a file is in `traces.py`; `spe
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any, Final, Protocol
@@ -197,3 +197,11 @@ def checked(seen: Iterable[Seen]) -> Iterator[Event]:
         if problem is not None:
             raise LogError(f"rank {e.rank}, event {e.seq}: {problem}")
         yield event
+
+
+def is_all_back(seen: Mapping[str, Any], host_pages: int) -> bool:
+    """Can it be seen in an observation that nothing is pending, and that every page is free or in the tree?"""
+    operations, free, resident = (seen.get(name, UNOBSERVED) for name in ("operations", "free_pages", "resident_pages"))
+    if UNOBSERVED in (operations, free, resident):
+        return False
+    return not operations and free + resident == host_pages

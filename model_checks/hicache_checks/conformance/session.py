@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from hicache_checks.conformance.findings import HARNESS, Broken
-from hicache_checks.conformance.observation import UNOBSERVED, LogError
-from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Item, Setup, Step, draw_step
+from hicache_checks.conformance.observation import LogError, is_all_back
+from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Item, Setup, Step, Tokens, draw_step
 from hicache_checks.simulation.choices import Chooser
 from hicache_checks.simulation.world import NotSimulated, TaskStruck
 
@@ -134,7 +134,7 @@ class Session:
             self._do_turn(Step("turn"))
             self._settle()
             seen = self._look_at_rest()
-            if seen == before and self._is_all_back(seen):
+            if seen == before and is_all_back(seen, self._setup.host_pages):
                 break
             before = seen
         if self.is_struck:
@@ -167,8 +167,7 @@ class Session:
     def _do_vanish(self, step: Step) -> None:
         """A page vanishes on one rank between the look-up and the read, and everything is as it was before."""
         rank, prompt = step.args
-        if "store" in self.can:
-            self._call(Step("store", (prompt,)))
+        self._fill(prompt)
         self._call(Step("lose", (rank, prompt)))
         self._do_fetch(Step("fetch", (prompt,)))
         self._call(Step("heal_storage"))
@@ -176,8 +175,7 @@ class Session:
     def _do_fetch_in_vain(self, step: Step) -> None:
         """A store fails in a call while pages are fetched, and works again when they are asked for once more."""
         rank, call, how, prompt = step.args
-        if "store" in self.can:
-            self._call(Step("store", (prompt,)))
+        self._fill(prompt)
         self._call(Step("break_storage", (rank, call, how)))
         self._do_fetch(Step("fetch", (prompt,)))
         self._call(Step("heal_storage"))
@@ -186,8 +184,7 @@ class Session:
     def _do_leave(self, step: Step) -> None:
         """A request is gone while its pages are on their way."""
         rid, prompt = step.args
-        if "store" in self.can:
-            self._call(Step("store", (prompt,)))
+        self._fill(prompt)
         self._call(Step("submit", (rid, prompt)))
         self._do_settle(Step("settle"))
         self._call(Step("tick"))
@@ -215,8 +212,7 @@ class Session:
         """Host pages are taken by what was computed: some can be evicted, others cannot while a store has not taken
         them. Then somebody asks for some."""
         rank, old, computed, asked = step.args
-        if "store" in self.can:
-            self._call(Step("store", (asked,)))
+        self._fill(asked)
         self._do_prefill(Step("prefill", (old,)))
         self._do_settle(Step("settle"))
         self._call(Step("tick"))
@@ -300,13 +296,10 @@ class Session:
             self._judge.at_rest(observed)
         return observed
 
-    def _is_all_back(self, seen: Mapping[str, Any]) -> bool:
-        """As far as can be seen, nothing is pending, and every page is free or in the tree."""
-        counts = [seen.get(name, UNOBSERVED) for name in ("operations", "free_pages", "resident_pages")]
-        if UNOBSERVED in counts:
-            return False
-        operations, free, resident = counts
-        return not operations and free + resident == self._setup.host_pages
+    def _fill(self, prompt: Tokens) -> None:
+        """Storage holds the prompt, where it can be filled."""
+        if "store" in self.can:
+            self._call(Step("store", (prompt,)))
 
     def _settle(self) -> None:
         self._tried(Step("settle"), self._place.settle)
