@@ -20,7 +20,6 @@ from hicache_checks.conformance.black_box import BlackBox
 from hicache_checks.conformance.black_box_judge import BlackBoxJudge
 from hicache_checks.conformance.explainer import MonitorConfig
 from hicache_checks.conformance.findings import UNKNOWN, Broken, Finding
-from hicache_checks.conformance.judges import Rest
 from hicache_checks.conformance.observation import UNOBSERVED
 from hicache_checks.conformance.program import Setup, Step, draw_setup, draw_step, menu_for
 from hicache_checks.conformance.session import Session
@@ -133,6 +132,9 @@ class Among:
     def left(self) -> Sequence[str]:
         raise NotImplementedError
 
+    def died(self) -> None:
+        """What dies, the reference says by itself."""
+
 
 def run(
     choices: Choices, ranks: int, policy: str, can_settle: bool, steps: Sequence[Step] | None = None, **builds: Any
@@ -147,7 +149,7 @@ def run(
             target.store(prompt)
         # The audit looks inside. Of a faulty target nothing is called that a session judges by itself.
         judged = ("flush", "attach", "tiers") if builds else ()
-        capabilities = sorted(set(target.capabilities()) - {"audit", "threads", *judged})
+        capabilities = sorted(set(target.capabilities()) - {"audit", "threads", "deaths", *judged})
         session = Session(target, setup, judge, Among(target, runtime), capabilities)
         for step in steps or program(choices, capabilities, ranks):
             session.do(step)
@@ -202,8 +204,12 @@ CAUGHT_BY: dict[str, tuple[int, str, tuple[str, ...]]] = {
     "io_waits_on_after_a_failed_page": (1, "wait_complete", ("P5 may_end (§3.8)",)),
     "io_drops_the_tail": (1, "wait_complete", ("P4 inv_pages_conserved", "P4 inv_rest_restores_the_pool")),
     "io_counts_after_termination": (1, "best_effort", ("P4 inv_pages_conserved", "P4 inv_rest_restores_the_pool")),
-    "sched_grants_below_the_threshold": (1, "wait_complete", ("P17 inv_grant_is_worth_it",)),
-    "sched_evicts_for_every_grant": (1, "wait_complete", ("P4 inv_pages_conserved",)),
+    "sched_grants_below_the_threshold": (
+        1,
+        "wait_complete",
+        ("P17 inv_grant_is_worth_it", "P11 inv_records_name_their_attempt"),
+    ),
+    "sched_evicts_for_every_grant": (1, "wait_complete", ("P9 step_eviction_is_needed",)),
     "sched_allocates_at_submit": (1, "wait_complete", ("P4 inv_pages_conserved",)),
     "sched_revokes_without_accounting": (1, "wait_complete", ("P8 inv_occupied_is_sum_of_spans",)),
     "sched_publishes_without_accounting": (1, "wait_complete", ("P8 inv_occupied_is_sum_of_spans",)),
@@ -526,7 +532,7 @@ def test_what_was_unknown_before_another_start_stays_so() -> None:
 
 def test_another_start_is_told() -> None:
     target = Scripted(sight(4, 0, 1, a=0))
-    teller = CallTeller(target, judge_setup(), Rest(can_settle=True))
+    teller = CallTeller(target, judge_setup(), lambda seen: BlackBoxJudge(seen, judge_setup(), can_settle=True))
     teller.before(Step("submit", ("a", (1,))), 0.0)
     teller.after(Step("submit", ("a", (1,))), {"accepted": True}, 0.0)
     teller.begin_again()

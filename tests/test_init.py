@@ -104,10 +104,10 @@ def test_a_target_is_tried_as_it_will_be_judged() -> None:
     """By the design that it is held to."""
     smoked = smoke("reference:revoke_queue")
     assert (smoked.code, set(steps(smoked).values())) == (0, {"ok"})
-    refused = smoke("toy_adapter:ToyAdapter@revoke_queue")
+    refused = smoke("reference@alloc_first")
     assert refused.code == 2
     assert {step for step, status in steps(refused).items() if status == "fail"} == {"simulation"}
-    assert "without events, a target can be held to decide_at_drain only, not to revoke_queue" in refused.text
+    assert "only, not to alloc_first" in refused.text
 
 
 CLUMSY = """

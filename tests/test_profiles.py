@@ -79,12 +79,15 @@ def test_a_mutant_is_caught_under_a_profile_that_is_asked_for() -> None:
     assert "io_release_page" in ran.text or "inv_" in ran.text
 
 
+def test_a_profile_is_a_design() -> None:
+    with pytest.raises(InputError) as refused:
+        profile_of("reference@nonsense", None)
+    assert str(refused.value) == f"there is no design 'nonsense'; a profile is {', '.join(DESIGNS)}"
+
+
 @pytest.mark.parametrize("profile", sorted(DESIGNS.keys() - set(FOLLOWED)))
 def test_no_log_can_be_held_to_the_other_designs(profile: str) -> None:
     message = f"nothing can be held to '{profile}'; a profile is decide_at_drain, revoke_queue, revoke_queue_sampled"
-    with pytest.raises(InputError) as refused:
-        profile_of(f"reference@{profile}", None)
-    assert str(refused.value) == message
     with pytest.raises(InputError) as refused:
         run_trace(TraceOptions(["nothing.jsonl"], profile), None)  # type: ignore[arg-type]
     assert str(refused.value) == message
@@ -93,10 +96,15 @@ def test_no_log_can_be_held_to_the_other_designs(profile: str) -> None:
 @pytest.mark.heavy
 def test_what_is_refused_is_a_usage_error() -> None:
     refused = search("reference", 1, "alloc_first")
-    assert (refused.code, refused.text.partition(";")[0]) == (2, "nothing can be held to 'alloc_first'")
-    refused = search("toy_adapter:ToyAdapter", 1, OLDER)
-    line = f"its profile: without events, a target can be held to {NEWER} only, not to {OLDER}"
-    assert (refused.code, refused.text) == (2, f"toy_adapter:ToyAdapter@{OLDER} cannot be used: {line}")
+    line = f"its profile: its logs can be held to {', '.join(FOLLOWED)} only, not to alloc_first"
+    assert (refused.code, refused.text) == (2, f"reference@alloc_first cannot be used: {line}")
+
+
+@pytest.mark.heavy
+def test_without_logs_another_design_is_held_to_what_all_promise() -> None:
+    held = search("toy_adapter:ToyAdapter", 30, OLDER)
+    assert (held.code, held.keys["spec_states"]) == (0, 0)
+    assert held.keys["outcomes"]["submitted"] > 0
 
 
 def test_a_factory_names_a_profile_and_whoever_asks_has_the_last_word() -> None:

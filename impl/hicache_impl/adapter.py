@@ -29,7 +29,9 @@ from hicache_impl.storage.faults import Call, FaultyStorage
 
 T = TypeVar("T")
 
-CAPABILITIES = ("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush", "settle", "threads")
+CAPABILITIES = (
+    *("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush", "settle", "threads", "deaths"),
+)
 GATED_CAPABILITIES = ("gates", "clock")
 
 

@@ -32,8 +32,8 @@ class {adapter}:
 
         Begin with none. The next one is "store": without it nothing can be fetched. With "settle" more can be judged
         of a system that works in its own calls, without threads; with "events" and "audit" more is seen. "stop",
-        "faults", "tiers", "flush", "attach" and "threads" add steps to the programs. "checked_bytes" says that bytes
-        are right even if a store lies.
+        "faults", "tiers", "flush", "attach", "threads" and "deaths" add steps to the programs. "checked_bytes" says
+        that bytes are right even if a store lies.
         """
         return ()
 

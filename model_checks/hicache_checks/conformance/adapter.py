@@ -16,7 +16,8 @@ like anybody else's. Token lists stand for prompts; pages are cut from them by t
 | `flush` | `flush` | every schedule starts a new system |
 | `checked_bytes` | | a store that lies is believed: bytes are not judged after it has |
 | `attach` | `detach`, `attach` | the store is attached all the time |
-| `threads` | `threads_of` | no rank is slow, and no thread is killed |
+| `threads` | `threads_of` | no rank is slow |
+| `deaths` | `threads_of` | no thread is killed |
 | `settle`, `gates`, `clock` | `settle`; `hold`, `release_all`; `advance` | real threads run as they like |
 """
 
@@ -38,6 +39,7 @@ CALLS: Mapping[str, Sequence[str]] = {
     "checked_bytes": (),
     "attach": ("detach", "attach"),
     "threads": ("threads_of",),
+    "deaths": ("threads_of",),
     "settle": ("settle",),
     "gates": ("hold", "release_all"),
     "clock": ("advance",),
@@ -134,8 +136,8 @@ class TestableAdapter(EventfulAdapter, Protocol):
         """Everything as it was at the start, logs too; False: it does not come to rest."""
 
     def threads_of(self, rank: int) -> Sequence[str]:
-        """The names of the threads of this rank: of those that may be slow, or die, without taking another rank's
-        along."""
+        """The names of the threads of this rank: of those that may be slow, or, with `deaths`, die, without taking
+        another rank's along."""
 
     def detach(self) -> bool:
         """Let go of the stores; False: it does not come to rest."""

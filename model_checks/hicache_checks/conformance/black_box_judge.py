@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,6 +50,11 @@ class BlackBoxJudge:
     def unobserved(self) -> Counter[str]:
         """What could not be seen, counted."""
         return self._unobserved + self.box.unobserved
+
+    @property
+    def possible(self) -> Sequence[str]:
+        """What could have been seen instead of what has no explanation."""
+        return () if self.box.alarm is None else self.box.alarm.possible
 
     def before(self, step: Step, now: float) -> None:
         """See Judge."""

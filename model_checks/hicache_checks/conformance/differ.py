@@ -370,7 +370,7 @@ def compare(options: DiffOptions, note: Callable[[str], None]) -> Compared:
     InputError.
     """
     with open_side(options.left) as left, open_side(options.right) as right:
-        menu = crowded(menu_for((left.capabilities & right.capabilities) - {"threads"}))
+        menu = crowded(menu_for((left.capabilities & right.capabilities) - {"threads", "deaths"}))
         pair = Pair(left, right, menu, options)
         deadline = time.monotonic() + options.seconds_max
         differing: dict[int, Choices] = {}

@@ -13,7 +13,7 @@ wrong is a step like any other. When it strikes, the switches say; what is expec
 | the host pool is full of pages that stay | `squeeze` | `tiers` | everything holds |
 | all clocks jump; the wall clock does | `wait`; `set_clock` | | everything holds |
 | a rank is slow: none of its threads runs for a while | `slow_rank` | `threads` | everything holds |
-| a thread dies, or all of a rank, in its next step | `kill_thread`, `kill_rank` | `threads` | see below |
+| a thread dies, or all of a rank, in its next step | `kill_thread`, `kill_rank` | `deaths` | see below |
 
 After a death no state is judged, but what was before it. Each call returns, or raises an error that is no slip of the
 program (see `session.SLIPS`), and so may other threads; after that only `close` is called. It ends all threads.
@@ -126,8 +126,8 @@ MENU = (
     Item("slow_rank", 3, "threads"),
     Item("set_clock", 1),
     Item("lie", 1, "faults"),
-    Item("kill_thread", 1, "threads"),
-    Item("kill_rank", 1, "threads"),
+    Item("kill_thread", 1, "deaths"),
+    Item("kill_rank", 1, "deaths"),
 )
 
 

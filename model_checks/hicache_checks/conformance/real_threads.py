@@ -57,6 +57,9 @@ class RealPlace:
         """See Place."""
         return ()
 
+    def died(self) -> None:
+        """See Place. A thread that dies says so to its own target only."""
+
 
 def run_real(
     build: Callable[[], Any],

@@ -106,6 +106,10 @@ class SimulatedPlace:
                 self._settle_threads()
         return self._others()
 
+    def died(self) -> Finding | None:
+        """See Place."""
+        return _death(self.world)
+
     def _others(self) -> list[str]:
         """Who has not ended, and is not to die, but the caller."""
         others = (task for task in self.world.tasks if not task.ended and task is not self.world.running)
@@ -194,8 +198,8 @@ def digest_of_program(result: Result) -> str:
 
 def broken_world(world: World, judge: Judge | None) -> Finding | None:
     """What the world says, unless what was seen before says more."""
-    died = [died for died in world.died if not _may_be_dead(died)]
-    if world.problem is None and not died:
+    death = _death(world)
+    if world.problem is None and death is None:
         return None
     if judge is not None:
         try:
@@ -205,10 +209,16 @@ def broken_world(world: World, judge: Judge | None) -> Finding | None:
         except Exception:
             # Its logs cannot be read any more: they say no more than the world.
             pass
-    if died:
-        who, error = died[0].task, died[0].error
-        return Finding("P31 threads_survive", f"{who} died: {type(error).__name__}: {first_line(error)}")
-    return _of_problem(world.problem)
+    return death or _of_problem(world.problem)
+
+
+def _death(world: World) -> Finding | None:
+    """The first that was not to be."""
+    for died in world.died:
+        if not _may_be_dead(died):
+            error = died.error
+            return Finding("P31 threads_survive", f"{died.task} died: {type(error).__name__}: {first_line(error)}")
+    return None
 
 
 def _may_be_dead(died: Died) -> bool:

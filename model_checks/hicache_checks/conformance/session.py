@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from hicache_checks.conformance.findings import HARNESS, Broken
+from hicache_checks.conformance.findings import HARNESS, Broken, Finding
 from hicache_checks.conformance.observation import LogError, is_all_back
 from hicache_checks.conformance.program import RIDS, TIMEOUT_S, Item, Setup, Step, Tokens, draw_step
 from hicache_checks.simulation.choices import Chooser
@@ -48,6 +48,9 @@ class Place(Protocol):
 
     def left(self) -> Sequence[str]:
         """Threads of the target that do not end by themselves."""
+
+    def died(self) -> Finding | None:
+        """The first thread of the target that died, and was not to, as far as that can be seen from here."""
 
 
 class Judge(Protocol):
@@ -262,6 +265,7 @@ class Session:
         rested = self._attempt(step)
         if self.is_struck:
             return
+        self._refuse_the_dead()
         if not rested:
             raise Broken("P15 reset", "it does not come to rest", place="flush")
         self._bytes_count = True
@@ -286,9 +290,15 @@ class Session:
     def _judged(self, step: Step, do: Callable[[], Any]) -> Any:
         self._guarded(lambda: self._judge.before(step, self._place.now()))
         answer = do()
+        self._refuse_the_dead()
         if not self.is_struck:
             self._guarded(lambda: self._judge.after(step, answer, self._place.now()))
         return answer
+
+    def _refuse_the_dead(self) -> None:
+        """Without logs a judge sees only what follows from a death."""
+        if "events" not in self.can and (died := self._place.died()) is not None:
+            raise Broken(died.property, died.message, place=died.place)
 
     def _look_at_rest(self) -> Mapping[str, Any]:
         observed: Mapping[str, Any] = self._call(Step("observe"))

@@ -1,4 +1,6 @@
-"""The system under test, by name: `reference`, a variant of it (`reference:revoke_queue`), or `module:factory`.
+"""The system under test, by name: `reference`, a variant of it (`reference:revoke_queue`), a published release
+(`sglang==0.5.18`, or any other distribution of the same modules), `path:DIR`, where one lies, or `module:factory`. A
+release may be asked for another tree than the one that it would choose: `sglang[unified]==0.5.18`.
 
 A target is loaded in a process of its own. The factory takes nothing and returns an adapter. An attribute `packages` of
 it names the packages whose threads are to be simulated; by default the one that the factory is in. An attribute
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,19 +28,27 @@ from hicache_checks.conformance.judges import MakeJudge, judge_for
 from hicache_checks.implementations import TARGETS
 from hicache_checks.reporting import InputError
 from hicache_checks.simulation.patching import simulated
+from hicache_checks.targets.sglang.target import PACKAGES, release_opened
+from hicache_checks.targets.trees import is_release, tree_of
+from hicache_spec import DESIGNS
 
 FAULTY = "+"
 HELD_TO = "@"
+KIND = re.compile(r"\[([a-z_]+)\]")
 
 
 @dataclass(frozen=True)
 class Target:
-    """How to build one, what it consists of, and the design of the specification that it is held to."""
+    """How to build one, what it consists of, and the design of the specification that it is held to.
+
+    `sources`: its source files with their names, where they are no packages that can be imported by everybody.
+    """
 
     name: str
     build: Callable[[], Any]
     packages: tuple[str, ...]
     profile: str = CANONICAL
+    sources: tuple[tuple[str, Path], ...] = ()
 
     @property
     def judge(self) -> MakeJudge:
@@ -47,15 +58,22 @@ class Target:
     def fingerprint(self) -> str:
         """A digest of all source files of its packages, imported or not: another one, another target."""
         digest = blake2b(digest_size=8)
-        for package in self.packages:
+        for package in self.packages if not self.sources else ():
             for name, file in sorted(_sources(package)):
                 digest.update(f"{package}\0{name}\0".encode() + file.read_bytes())
+        for name, file in sorted(self.sources):
+            digest.update(f"{name}\0".encode() + file.read_bytes())
         return digest.hexdigest()
 
 
 @contextmanager
 def opened(name: str, simulate: bool) -> Iterator[Target]:
     """The target; with `simulate`, its modules see the stand-ins from their first line on. Raises InputError."""
+    named, kind = kind_of(name.partition(HELD_TO)[0])
+    if is_release(named):
+        with release_opened(tree_of(named), simulate, kind) as release:
+            yield Target(name, release.build, PACKAGES, profile_of(name, release), release.sources)
+        return
     place = place_of(name)
     module = place.partition(":")[0]
     with _with(simulate, (module.partition(".")[0],)):
@@ -89,6 +107,12 @@ def place_of(name: str) -> str:
     return named
 
 
+def kind_of(name: str) -> tuple[str, str | None]:
+    """The name of a release without the kind of tree that it asks for in brackets, and that kind; None: none."""
+    found = KIND.search(name)
+    return (name, None) if found is None else (name.replace(found[0], "", 1), found[1])
+
+
 def held_to(name: str, profile: str | None) -> str:
     """The name of the same target, held to this design; None: as it is."""
     return name if profile is None else f"{name.partition(HELD_TO)[0]}{HELD_TO}{profile}"
@@ -96,7 +120,10 @@ def held_to(name: str, profile: str | None) -> str:
 
 def profile_of(name: str, factory: Any) -> str:
     """The design that a target is held to: the one asked for, its own, or the canonical one. Raises InputError."""
-    return check_profile(name.partition(HELD_TO)[2] or getattr(factory, "profile", CANONICAL))
+    profile = name.partition(HELD_TO)[2] or getattr(factory, "profile", CANONICAL)
+    if profile not in DESIGNS:
+        raise InputError(f"there is no design {profile!r}; a profile is {', '.join(DESIGNS)}")
+    return str(profile)
 
 
 def check_profile(profile: Any) -> str:

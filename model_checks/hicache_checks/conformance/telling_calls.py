@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from hicache_checks.conformance.black_box_judge import BlackBoxJudge
 from hicache_checks.conformance.black_box_sight import Sight, sight_of
 from hicache_checks.conformance.explainer import name_of
 from hicache_checks.conformance.findings import Finding
-from hicache_checks.conformance.judges import Rest
+from hicache_checks.conformance.judges import CallJudge
 from hicache_checks.conformance.observation import UNOBSERVED
 from hicache_checks.conformance.program import Setup, Step
 from hicache_checks.conformance.story import DONE_TO_IT, PASSED_S, ROUTINE, SCHEDULER, system_of
 from hicache_checks.reporting.story import CALL, CALLER, FINDING, Row, Story
 
 
-class CallTeller(BlackBoxJudge):
-    """A judge that keeps what it sees."""
+class CallTeller:
+    """See judges.Judging: another judge, of whom it keeps what he sees. `make` gets the target to look at."""
 
-    def __init__(self, target: Any, setup: Setup, rest: Rest) -> None:
+    def __init__(self, target: Any, setup: Setup, make: Callable[[Any], CallJudge]) -> None:
         self._setup = setup
         self._rows: list[Row] = []
         self._minor: set[int] = set()
         self._sight = Sight(setup.host_pages, 0, 0, {})
         self._then: float | None = None
-        super().__init__(target, setup, *rest)
+        self._judge = make(_Watched(target, self._note))
+        self.states: set[bytes] = self._judge.states
+        self.outcomes: Counter[str] = self._judge.outcomes
+
+    @property
+    def unobserved(self) -> Counter[str]:
+        """See Judging."""
+        return self._judge.unobserved
 
     def before(self, step: Step, now: float) -> None:
         """See Judge."""
@@ -33,24 +40,32 @@ class CallTeller(BlackBoxJudge):
             self._tell(f"{now - self._then:.1f} s pass", "", is_minor=self._setup.policy != "timeout")
         what = "settle()" if step.kind == "observe" else str(step)
         self._tell(what, "" if step.kind in DONE_TO_IT else SCHEDULER, is_minor=step.kind in ROUTINE)
-        super().before(step, now)
+        self._judge.before(step, now)
 
     def after(self, step: Step, answer: Any, now: float) -> None:
         """See Judge."""
         self._then = now
         if said := _said(step, answer):
             self._rows[-1].what[0] += f" -> {said}"
-        super().after(step, answer, now)
+        self._judge.after(step, answer, now)
 
     def begin_again(self) -> None:
         """See Judge."""
         self._tell(str(Step("flush")), SCHEDULER, is_minor=False)
-        super().begin_again()
+        self._judge.begin_again()
 
     def at_rest(self, observed: Mapping[str, Any]) -> None:
         """See Judge."""
         self._note(observed)
-        super().at_rest(observed)
+        self._judge.at_rest(observed)
+
+    def explain_failure(self) -> None:
+        """See Judge."""
+        self._judge.explain_failure()
+
+    def finish(self) -> None:
+        """See Judge."""
+        self._judge.finish()
 
     def story(self, finding: Finding | None) -> Story:
         """Everything so far, without calls of which nothing came, and what is wrong."""
@@ -58,18 +73,12 @@ class CallTeller(BlackBoxJudge):
         told = [r for n, r in enumerate(self._rows) if r.changes or n not in self._minor or (n == last and finding)]
         if finding is not None:
             told.append(Row(FINDING, [], CALLER, "", [finding.property, finding.message], []))
-        alarm = self.box.alarm
-        return Story(system_of(self._setup), told, [], [] if alarm is None else list(alarm.possible))
+        return Story(system_of(self._setup), told, [], list(self._judge.possible))
 
     def _tell(self, what: str, to: str, is_minor: bool) -> None:
         if is_minor:
             self._minor.add(len(self._rows))
         self._rows.append(Row(CALL, [], CALLER, to, [what], []))
-
-    def _observe(self) -> Mapping[str, Any]:
-        seen = super()._observe()
-        self._note(seen)
-        return seen
 
     def _note(self, seen: Mapping[str, Any]) -> None:
         """What became different since the call before."""
@@ -81,6 +90,22 @@ class CallTeller(BlackBoxJudge):
                 changes.append(f"{name}: {old} -> {new}")
         if UNOBSERVED not in (before.operations, self._sight.operations):
             changes += _of_operations(before.operations, self._sight.operations)
+
+
+class _Watched:
+    """A target; whoever asks what can be observed, is not the only one who hears it."""
+
+    def __init__(self, target: Any, note: Callable[[Mapping[str, Any]], None]) -> None:
+        self._target = target
+        self._note = note
+
+    def observe(self) -> Mapping[str, Any]:
+        seen: Mapping[str, Any] = self._target.observe()
+        self._note(seen)
+        return seen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
 
 
 def _of_operations(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hicache_checks.conformance.findings import Finding
-from hicache_checks.conformance.judges import Judging, MakeJudge, Rest, has_events
+from hicache_checks.conformance.judges import Judging, MakeJudge, Rest, call_judge_for, has_events
 from hicache_checks.conformance.program import Setup
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.schedule import Result, run_schedule
@@ -42,8 +42,10 @@ def _told(profile: str, run: Callable[[MakeJudge], Result]) -> tuple[Result, Sto
     tellers: list[Teller] = []
 
     def judge(target: Any, setup: Setup, rest: Rest) -> Judging:
-        has = has_events(target, profile)
-        tellers.append(Storyteller(target, setup, profile) if has else CallTeller(target, setup, rest))
+        if has_events(target, profile):
+            tellers.append(Storyteller(target, setup, profile))
+        else:
+            tellers.append(CallTeller(target, setup, lambda seen: call_judge_for(seen, setup, rest, profile)))
         return tellers[0]
 
     result = run(judge)

@@ -7,7 +7,8 @@ of a rank in the same group at once, are a desync, which ends the run with who i
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -148,6 +149,21 @@ _RANKS: WeakKeyDictionary[World, _Ranks] = WeakKeyDictionary()
 def open_ranks(world: World, size: int) -> None:
     """The world has so many ranks; tasks get theirs from `World.spawn(rank=...)`."""
     _RANKS[world] = _Ranks(Group("world", range(size)))
+
+
+@contextmanager
+def of_rank(number: int) -> Iterator[None]:
+    """Within this block the calling task is of this rank, and so is what it starts. Outside all worlds: nothing."""
+    world = current()
+    task = None if world is None else world.running
+    if task is None:
+        yield
+        return
+    before, task.rank = task.rank, number
+    try:
+        yield
+    finally:
+        task.rank = before
 
 
 def _world() -> World:

@@ -1,0 +1,1 @@
+"""Published SGLang releases and forks, unmodified, on a machine without a GPU."""

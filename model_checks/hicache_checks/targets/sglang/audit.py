@@ -1,0 +1,139 @@
+"""What is wrong with a rank of a release when nothing is on its way: pages, references, counts, bytes; one line each,
+with the property first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hicache_checks.targets.sglang.content import content
+from hicache_checks.targets.sglang.surroundings import page_hashes
+from hicache_checks.targets.sglang.tree import NodeSeen, maps_of
+
+if TYPE_CHECKING:
+    from hicache_checks.targets.sglang.rank import Rank
+
+
+def problems(rank: Rank) -> Iterator[str]:
+    """Of the pools, the tree and the records."""
+    nodes = list(rank.tree.nodes())
+    yield from _records(rank)
+    yield from _slots(rank, nodes)
+    for node in nodes:
+        yield from _node(rank, node)
+
+
+def store_problems(rank: Rank) -> Iterator[str]:
+    """Of the store: what it holds of prompts that were asked for."""
+    for prompt in rank.prompts:
+        for place, name in enumerate(rank.keys(prompt)):
+            page = rank.shelf.pages.get(name)
+            if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
+                yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
+
+
+def _records(rank: Rank) -> Iterator[str]:
+    occupied = getattr(rank.controller, "prefetch_tokens_occupied", 0)
+    if occupied:
+        yield f"P8 {occupied} tokens are occupied, and nothing is pending"
+    for name, entries in maps_of(rank.cache).items():
+        if entries:
+            yield f"{'P11' if name.startswith('prefetch') else 'P2'} {name} has {entries} entries at rest"
+
+
+def _slots(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+    """Each slot is free, or held by one node."""
+    page = rank.page
+    free = list(map(int, _free_host_slots(rank.host)))
+    yield from _counted("host", free, [slot for node in nodes for slot in node.host or ()], range(rank.host.size), page)
+    allocator = rank.parts.allocator
+    held = [slot for node in nodes for slot in node.device or ()]
+    available, size = int(allocator.available_size()), int(allocator.size)
+    if len(set(held)) != len(held):
+        yield "P13 a device page is held by two nodes"
+    if available + len(held) != size:
+        yield f"P4 {(size - available - len(held)) // page} device pages are neither free nor in the tree"
+
+
+def _counted(tier: str, free: list[int], held: list[int], all_: Iterable[int], page: int) -> Iterator[str]:
+    count = Counter(free) + Counter(held)
+    twice = sorted({slot // page for slot, times in count.items() if times > 1})
+    lost = sorted({slot // page for slot in all_ if not count[slot]})
+    if twice:
+        yield f"P13 {tier} pages {twice} are there twice, among {len(free) // page} free and {len(held) // page} held"
+    if lost:
+        yield f"P4 {tier} pages {lost} are neither free nor in the tree"
+
+
+def _free_host_slots(pool: Any) -> Iterable[Any]:
+    yield from pool.free_slots
+    for released in getattr(pool, "release_slots", ()):
+        yield from released
+
+
+def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
+    pages, place = _pages(node.prefix, rank.page), node.start // rank.page
+    if pages is None or node.length % rank.page:
+        yield f"P17 a node ends within a page: {list(node.prefix)}"
+        return
+    name = list(pages)
+    if node.device_refs:
+        yield f"P14 {node.device_refs} hold on to the device pages of {name} at rest"
+    if node.host_refs:
+        yield f"P14 {node.host_refs} hold on to the host pages of {name} at rest"
+    if node.hashes is not None and list(node.hashes) != list(_hashes(rank, node)):
+        yield f"P21 the hashes of {name} are not those of its chain"
+    for end in range(place + 1, len(pages) + 1):
+        at = (end - 1 - place) * rank.page
+        if node.host is not None and not _has_bytes(rank, rank.host.kv_buffer, pages[:end], node.host[at]):
+            yield f"P6 the host page of {list(pages[:end])} holds other bytes"
+    if node.device is not None:
+        for line in wrong_device_pages(rank, pages, node.device, place):
+            yield f"P6 {line}"
+
+
+def _pages(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
+    """The harness's prompt for token ids; None: they are no whole pages."""
+    pages = tuple(ids[start] // page for start in range(0, len(ids), page))
+    return pages if len(ids) == len(pages) * page else None
+
+
+def _hashes(rank: Rank, node: NodeSeen) -> list[str]:
+    chain: list[str] = page_hashes(list(node.prefix), None, rank.page)
+    return chain[node.start // rank.page :]
+
+
+def _has_bytes(rank: Rank, buffer: torch.Tensor, prefix: Sequence[int], slot: int) -> bool:
+    page = buffer[:, :, slot : slot + rank.page]
+    return torch.equal(page, content(prefix, rank.number, page))
+
+
+def wrong_device_pages(rank: Rank, pages: Sequence[int], slots: Sequence[int], known: int = 0) -> tuple[str, ...]:
+    """Those of the device pages in these slots, of a prompt without its first `known`, that hold other bytes."""
+    wrong = []
+    for place in range(known, known + len(slots) // rank.page):
+        start = (place - known) * rank.page
+        page = _device_page(rank, torch.tensor(slots[start : start + rank.page]))
+        if not torch.equal(page, content(pages[: place + 1], rank.number, page)):
+            wrong.append(f"the device page of {list(pages[: place + 1])} holds other bytes")
+    return tuple(wrong)
+
+
+def write_device_page(rank: Rank, prefix: Sequence[int], slots: torch.Tensor) -> None:
+    """The model's answer for the last page of a prefix."""
+    device = rank.parts.device
+    page = content(prefix, rank.number, _device_page(rank, slots))
+    for layer, (keys, values) in enumerate(zip(device.k_buffer, device.v_buffer, strict=True)):
+        keys[slots], values[slots] = page[0, layer], page[1, layer]
+
+
+def _device_page(rank: Rank, slots: torch.Tensor) -> torch.Tensor:
+    """As host pools hold it: keys and values, layers, tokens, heads, dimensions."""
+    device = rank.parts.device
+    return torch.stack(
+        [torch.stack([layer[slots] for layer in buffer]) for buffer in (device.k_buffer, device.v_buffer)]
+    )

@@ -1,0 +1,198 @@
+"""One rank of a release: device pool, host pool, tree and controller, built from what the release has.
+
+Signatures changed from release to release, so values are handed over by the name of the parameter; one that nobody
+knows a value for is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from hicache_checks.targets.sglang.surroundings import Settings
+
+HIRADIX, UNIFIED = "hiradix", "unified"
+TREES = {
+    HIRADIX: ("mem_cache.hiradix_cache", "HiRadixCache"),
+    UNIFIED: ("mem_cache.unified_radix_cache", "UnifiedRadixCache"),
+}
+"""Kinds of trees: module and class."""
+HEADS, HEAD_DIM, LAYERS = 1, 4, 2
+STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
+
+
+class DoesNotFit(Exception):
+    """The release is made otherwise than any release that this harness knows; the message says where."""
+
+
+def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Call it with those of the values that it has a parameter for. DoesNotFit: it needs another one."""
+    known = inspect.signature(function).parameters
+    lacking = [
+        name
+        for name, parameter in known.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and name not in values
+    ]
+    if lacking:
+        raise DoesNotFit(f"{getattr(function, '__qualname__', function)} wants {', '.join(lacking)}")
+    return function(**{name: value for name, value in values.items() if name in known})
+
+
+def made(cls: type, values: Mapping[str, Any]) -> Any:
+    """The same for a class."""
+    if dataclasses.is_dataclass(cls):
+        names = {field.name for field in dataclasses.fields(cls) if field.init}
+        return cls(**{name: value for name, value in values.items() if name in names})
+    known = inspect.signature(cls).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return cls(**values)
+    return called(cls, values)
+
+
+def module(name: str) -> ModuleType | None:
+    """A module of the release; None: it has none of this name."""
+    try:
+        return importlib.import_module(f"sglang.srt.{name}")
+    except ModuleNotFoundError as error:
+        if error.name and f"sglang.srt.{name}".startswith(error.name):
+            return None
+        raise
+
+
+def needed(name: str) -> ModuleType:
+    """A module of the release. DoesNotFit: it has none of this name."""
+    found = module(name)
+    if found is None:
+        raise DoesNotFit(f"there is no sglang.srt.{name}")
+    return found
+
+
+def settings_for(config: Mapping[str, Any], write_policy: str = "write_through") -> Settings:
+    """Server arguments for what an adapter's `reset` is given."""
+    page = config["page_size"]
+    extra = {
+        "backend_name": "pages",
+        "module_path": STORE_MODULE,
+        "class_name": STORE_CLASS,
+        "prefetch_threshold": config["threshold_pages"] * page,
+        "prefetch_timeout_base": config["timeout_s_base"],
+        "prefetch_timeout_per_ki_token": config["timeout_s_per_page"] * 1024 / page,
+    }
+    device_pages = device_pages_of(config)
+    return Settings(
+        page_size=page,
+        # Half a page below: releases round down, and add a page.
+        hicache_ratio=(config["host_pages"] - 0.5) / device_pages,
+        hicache_size=0,
+        hicache_mem_layout="layer_first",
+        hicache_io_backend="direct",
+        hicache_write_policy=write_policy,
+        hicache_storage_backend="dynamic",
+        hicache_storage_backend_extra_config=json.dumps(extra),
+        hicache_storage_prefetch_policy=config["policy"],
+        hicache_host_memory_mode="cache",
+        disable_hicache_numa_detect=True,
+        served_model_name=config["namespace"],
+        radix_eviction_policy="lru",
+        disaggregation_mode="null",
+        pp_size=1,
+        tp_size=config["ranks"],
+        nnodes=1,
+    )
+
+
+def device_pages_of(config: Mapping[str, Any]) -> int:
+    """Releases insist on a host pool that is larger than the device's."""
+    return max(1, min(int(config["device_pages"]), int(config["host_pages"]) - 1))
+
+
+def design() -> str:
+    """The design of the specification that the release follows, by what its controller has."""
+    controller = needed("managers.cache_controller").HiCacheController
+    if hasattr(controller, "prefetch_sync_thread_func"):
+        has_attempts = hasattr(needed("mem_cache.base_prefix_cache"), "CacheRequestHandle")
+        return "attempts" if has_attempts else "progress_ack"
+    names = controller.prefetch_thread_func.__code__.co_names
+    if "prefetch_revoke_queue" not in names:
+        return "decide_at_drain"
+    return "revoke_queue" if "prefetch_hit_queue" in names else "alloc_first"
+
+
+def default_kind() -> str:
+    """The tree that the release gives to a model with nothing but attention."""
+    registry = module("mem_cache.registry")
+    has_hiradix = module("mem_cache.hiradix_cache") is not None
+    return HIRADIX if has_hiradix and (registry is None or "HiRadixCache" in inspect.getsource(registry)) else UNIFIED
+
+
+@functools.cache
+def can_attach(kind: str) -> bool:
+    """Can a store be attached and detached while the release runs? Some have the call, and always refuse."""
+    file, name = TREES[kind]
+    attach = getattr(needed(file), name).__dict__.get("attach_storage_backend")
+    return attach is not None and bool(attach.__code__.co_names)
+
+
+@dataclasses.dataclass
+class Parts:
+    """What a rank is made of. `kind`: hiradix or unified."""
+
+    kind: str
+    cache: Any
+    allocator: Any
+    device: Any
+
+
+def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) -> Parts:
+    """A rank, on the thread that is to be its scheduler. DoesNotFit: the release cannot be built so."""
+    page = config["page_size"]
+    size = device_pages_of(config) * page
+    values: dict[str, Any] = {
+        "size": size,
+        "page_size": page,
+        "dtype": torch.float32,
+        "head_num": HEADS,
+        "head_dim": HEAD_DIM,
+        "layer_num": LAYERS,
+        "device": "cpu",
+        "enable_memory_saver": False,
+        "enable_alt_stream": False,
+        "need_sort": False,
+    }
+    device = called(needed("mem_cache.memory_pool").MHATokenToKVPool, values)
+    allocator = called(needed("mem_cache.allocator").PagedTokenToKVPoolAllocator, {**values, "kvcache": device})
+    unified = module("mem_cache.unified_radix_cache")
+    hiradix = module("mem_cache.hiradix_cache")
+    given: dict[str, Any] = {
+        "disable": False,
+        "req_to_token_pool": None,
+        "token_to_kv_pool_allocator": allocator,
+        "page_size": page,
+        "tp_cache_group": group,
+        **{name: value for name, value in vars(settings).items() if name.startswith("hicache_")},
+    }
+    params = module("mem_cache.cache_init_params")
+    if kind == UNIFIED:
+        if unified is None or params is None:
+            raise DoesNotFit("there is no unified radix cache")
+        given.update(tree_components=(unified.ComponentType.FULL,), tree_core_backend="python")
+        init = made(params.CacheInitParams, given)
+        cache = unified.UnifiedRadixCache(init)
+        cache.init_hicache(settings, init)
+        return Parts(kind, cache, allocator, device)
+    if hiradix is None:
+        raise DoesNotFit("there is no HiRadixCache")
+    if params is None:
+        return Parts(kind, called(hiradix.HiRadixCache, given), allocator, device)
+    cache = hiradix.HiRadixCache(made(params.CacheInitParams, given), settings)
+    return Parts(kind, cache, allocator, device)

@@ -1,0 +1,388 @@
+"""One rank of a release under test: what its scheduler does with the cache, call by call.
+
+Everything here runs on the task that is the rank's scheduler. A harness token is a page: it becomes `page_size` token
+ids of the release. What a release names otherwise, or does not have, is found out by looking, once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import inspect
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from hicache_checks.targets.sglang import audit, building, store
+from hicache_checks.targets.sglang.building import Parts
+from hicache_checks.targets.sglang.content import content
+from hicache_checks.targets.sglang.device import COPIES
+from hicache_checks.targets.sglang.own_code import OwnCode
+from hicache_checks.targets.sglang.surroundings import Settings, page_hashes
+from hicache_checks.targets.sglang.tree import maps_of, tree_of
+
+Tokens = Sequence[int]
+TURNS_TO_REST = 60
+TURN_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Prefilled:
+    """What became of a prompt that a model computed: `wrong` pages had other bytes when they were loaded."""
+
+    wrong: tuple[str, ...] = ()
+
+
+class Rank:
+    """Cache, controller and pools of one rank. `kind`: of tree; `scheduler`: functions of the release's scheduler."""
+
+    def __init__(
+        self, number: int, config: Mapping[str, Any], settings: Settings, group: Any, kind: str, scheduler: OwnCode
+    ) -> None:
+        self.number = number
+        self.config = config
+        self.page: int = config["page_size"]
+        self.parts: Parts = building.build(config, settings, group, kind)
+        self.cache = self.parts.cache
+        self.controller = self.cache.cache_controller
+        self.tree = tree_of(self.cache)
+        pool = self.controller.mem_pool_host
+        self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
+        self.shelf = store.SHELVES.setdefault(number, store.Shelf())
+        self.prompts: dict[Tokens, None] = {}
+        self._scheduler = scheduler
+        self._settings = settings
+        self._base = building.needed("mem_cache.base_prefix_cache")
+        self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
+        self._wants_arrays = self._key is not None and "array" in str(
+            inspect.signature(self._key).parameters["token_ids"]
+        )
+        self._handle = getattr(self._base, "CacheRequestHandle", None)
+        self._attempts: dict[str, int] = {}
+        self._waiting: set[str] = set()
+        self.controller.prefetch_capacity_limit = config["limit_pages"] * self.page
+        self.cache.load_back_threshold = 0
+        if hasattr(self.cache, "shutdown"):
+            # Else every rank ever built is kept until the process ends.
+            atexit.unregister(self.cache.shutdown)
+
+    # ---- tokens, keys and requests
+
+    def tokens(self, tokens: Tokens) -> Any:
+        """Token ids of the release for a harness prompt."""
+        ids = [token * self.page + place for token in tokens for place in range(self.page)]
+        return array("q", ids) if self._wants_arrays else ids
+
+    def key(self, ids: Any) -> Any:
+        """The radix key of token ids."""
+        return ids if self._key is None else self._key(ids, None)
+
+    def handle(self, rid: str) -> Any:
+        """What the release knows a request by."""
+        return rid if self._handle is None else self._handle(rid, self._attempts.get(rid, 0))
+
+    def match(self, ids: Any) -> Any:
+        """The release's own answer to what of a prompt is where."""
+        params = getattr(self._base, "MatchPrefixParams", None)
+        key = self.key(ids)
+        return self.cache.match_prefix(key) if params is None else self.cache.match_prefix(params(key=key))
+
+    def request(self, rid: str, tokens: Tokens) -> Settings:
+        """A request as the scheduler has it; a request has one more token than the pages that are asked for."""
+        ids = self.tokens(tokens)
+        self.prompts[tuple(tokens)] = None
+        request = Settings(
+            rid=rid,
+            cache_request_handle=self.handle(rid),
+            full_untruncated_fill_ids=ids,
+            fill_ids=ids,
+            swa_host_hit_length=0,
+            mamba_host_hit_length=0,
+            kv=Settings(),
+            _compute_max_prefix_len=lambda length: length,
+        )
+        request.init_next_round_input = lambda *_, **__: self._matched(request, ids)
+        return request
+
+    def _matched(self, request: Settings, ids: Any) -> None:
+        found = self.match(ids)
+        on_device = found.device_prefix_len if hasattr(found, "device_prefix_len") else len(found.device_indices)
+        request.prefix_len, request.prefix_indices = on_device, range(on_device)
+        request.last_node, request.last_host_node = found.last_device_node, found.last_host_node
+        request.best_match_node = getattr(found, "best_match_node", found.last_host_node)
+        request.host_hit_length = found.host_hit_length
+
+    # ---- the scheduler's calls
+
+    def submit(self, rid: str, tokens: Tokens) -> dict[str, Any]:
+        """As the scheduler does when a request comes: match, then ask for the rest. A request that still waits does not
+        come again."""
+        if rid in self._waiting or self._pending(rid) is not None:
+            return {"accepted": False}
+        attempt = self._attempts[rid] = self._attempts.get(rid, 0) + 1
+        request = self.request(rid, tokens)
+        scheduler = Settings(tree_cache=self.cache, enable_hicache_storage=True, server_args=self._settings)
+        self._scheduler.method("Scheduler._prefetch_kvcache")(scheduler, request)
+        span = len(tokens) - (request.prefix_len + request.host_hit_length) // self.page
+        if self._pending(rid) is None:
+            self._attempts[rid] -= 1
+            return {"accepted": False, "span_pages": span}
+        self._waiting.add(rid)
+        return {"accepted": True, "attempt": attempt, "span_pages": span}
+
+    def poll(self, rids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Of each waiting request, whether it need not wait any longer; then it is admitted."""
+        return {rid: self._poll(rid) for rid in rids}
+
+    def _poll(self, rid: str) -> dict[str, Any]:
+        operation = self._pending(rid)
+        ready = bool(self.cache.check_prefetch_progress(self.handle(rid)))
+        if ready and hasattr(self.cache, "pop_prefetch_loaded_tokens"):
+            self.cache.pop_prefetch_loaded_tokens(self.handle(rid))
+        if not ready:
+            return {"ready": False, "state": None}
+        self._waiting.discard(rid)
+        if operation is None:
+            return {"ready": True, "state": None}
+        return {"ready": ready, "state": "fetched" if self._granted(operation) else "revoked"}
+
+    def abort(self, rid: str) -> bool:
+        """The request is gone."""
+        pending = self._pending(rid) is not None
+        if hasattr(self.cache, "release_aborted_request"):
+            self.cache.release_aborted_request(self.handle(rid))
+        self._waiting.discard(rid)
+        return pending
+
+    def tick(self) -> None:
+        """One turn of the scheduler's loop."""
+        self.cache.check_hicache_events()
+
+    def prefill(self, tokens: Tokens) -> Prefilled:
+        """The model's part: match, load back, compute the rest, insert it."""
+        ids = self.tokens(tokens)
+        request = self.request("prefill", tokens)
+        self._matched(request, ids)
+        if request.host_hit_length:
+            self._load_back(request)
+            self._matched(request, ids)
+        values = [slot for node in self.tree.path(ids)[: self._depth(request)] for slot in node.device or ()]
+        wrong = audit.wrong_device_pages(self, tokens, values)
+        receipt = self.cache.inc_lock_ref(request.last_node)
+        missing = len(ids) - len(values)
+        new = self._allocated(missing) if missing else torch.empty(0, dtype=torch.int64)
+        if new is not None:
+            self._compute(tokens, len(values) // self.page, new)
+            self._insert(ids, torch.cat([torch.tensor(values, dtype=torch.int64), new]), len(values))
+        self._unlock(request.last_node, receipt)
+        return Prefilled(wrong)
+
+    def evict_device(self, pages: int) -> int:
+        """The device forgets pages."""
+        before = self.parts.allocator.available_size()
+        self._evict(pages * self.page)
+        return int(self.parts.allocator.available_size() - before) // self.page
+
+    def hold_copies(self) -> None:
+        """Copies between the pools do not end."""
+        COPIES.are_held = True
+
+    def release_copies(self) -> None:
+        """They do."""
+        COPIES.go_on()
+
+    # ---- life cycle
+
+    def rest(self) -> bool:
+        """As a scheduler without requests: turn until nothing is on its way; False: it does not come to that."""
+        for rid in self._attempts:
+            self.abort(rid)
+        for _ in range(TURNS_TO_REST):
+            self.tick()
+            if not any(maps_of(self.cache).values()):
+                return True
+            time.sleep(TURN_S)
+        return False
+
+    def flush(self) -> bool:
+        """Begin again, if the release's scheduler lets: from some release on it asks first whether all is at rest."""
+        if self._scheduler.has("Scheduler.is_fully_idle") and not self.rest():
+            return False
+        for rid in self._attempts:
+            self.abort(rid)
+        self.cache.reset()
+        self.parts.allocator.clear()
+        self.shelf.forget()
+        self._attempts.clear()
+        self.prompts.clear()
+        return True
+
+    def detach(self) -> bool:
+        """Let go of the store."""
+        if not self.rest():
+            return False
+        done, _ = self.cache.detach_storage_backend()
+        return bool(done)
+
+    def attach(self) -> bool:
+        """Go on with the store."""
+        settings = self._settings
+        done, _ = self.cache.attach_storage_backend(
+            settings.hicache_storage_backend,
+            settings.hicache_storage_backend_extra_config,
+            settings.served_model_name,
+            settings.hicache_storage_prefetch_policy,
+            settings.hicache_write_policy,
+        )
+        self.controller.prefetch_capacity_limit = self.config["limit_pages"] * self.page
+        return bool(done)
+
+    def close(self) -> None:
+        """Tell the storage threads to end, whatever they have to do."""
+        self.shelf.heal()
+        for name in ("storage_stop_event", "stop_event"):
+            if hasattr(self.controller, name):
+                getattr(self.controller, name).set()
+
+    def threads(self) -> list[str]:
+        """The names of the threads that work for the scheduler."""
+        return [value.name for value in vars(self.controller).values() if hasattr(value, "is_alive")]
+
+    # ---- looking inside
+
+    def observe(self) -> dict[str, Any]:
+        """See Adapter.observe, in pages."""
+        occupied = getattr(self.controller, "prefetch_tokens_occupied", 0)
+        return {
+            "free_pages": self.host.available_size() // self.page,
+            "resident_pages": sum(1 for _ in self.tree.host_slots()) // self.page,
+            "occupied_pages": occupied // self.page,
+            "operations": {
+                self._name(key): self._granted(self._operation(info))
+                for key, info in self.cache.ongoing_prefetch.items()
+            },
+        }
+
+    def audit(self) -> list[str]:
+        """At rest: what is wrong, one line each."""
+        return list(audit.problems(self))
+
+    def audit_store(self) -> list[str]:
+        """At rest: what is wrong with what the store holds."""
+        return list(audit.store_problems(self))
+
+    def _pending(self, rid: str) -> Any:
+        """The operation that the cache keeps under this request; None: none."""
+        for known in (self.handle(rid), rid):
+            if (info := self.cache.ongoing_prefetch.get(known)) is not None:
+                return self._operation(info)
+        return None
+
+    @staticmethod
+    def _operation(info: Any) -> Any:
+        """Of a record of a pending prefetch: a tuple in older releases, an object in later ones."""
+        if hasattr(info, "operation"):
+            return info.operation
+        return next(part for part in info if hasattr(part, "request_id"))
+
+    def _granted(self, operation: Any) -> int:
+        indices = operation.host_indices
+        return 0 if indices is None else len(indices) // self.page
+
+    def _name(self, key: Any) -> tuple[str, int]:
+        """Request id and attempt. Where a release knows the request id only, it is the latest attempt's."""
+        rid = str(getattr(key, "rid", key))
+        return rid, getattr(key, "attempt_id", self._attempts.get(rid, 0))
+
+    # ---- the device
+
+    def _load_back(self, request: Settings) -> None:
+        """What of the prompt is on the host only, becomes the device's, as far as there is room."""
+        params = getattr(self._base, "InitLoadBackParams", None)
+        if params is not None:
+            values = {"best_match_node": request.best_match_node, "last_host_node": request.last_host_node}
+            values |= {"host_hit_length": request.host_hit_length, "req": request}
+            self.cache.init_load_back(building.made(params, values))
+        else:
+            self.cache.init_load_back(request.last_host_node, request.host_hit_length)
+        self.cache.ready_to_load_host_cache()
+        COPIES.go_on()
+        for _ in range(TURNS_TO_REST):
+            self.cache.loading_check()
+            if not self.cache.ongoing_load_back:
+                return
+            time.sleep(TURN_S)
+
+    def _depth(self, request: Settings) -> int:
+        """How many nodes from the root on are on the device as far as was matched."""
+        depth, length = 0, 0
+        for node in self.tree.path(request.fill_ids):
+            length += node.length
+            if node.device is None or length > request.prefix_len:
+                break
+            depth += 1
+        return depth
+
+    def _allocated(self, tokens: int) -> torch.Tensor | None:
+        slots: torch.Tensor | None = self.parts.allocator.alloc(tokens)
+        if slots is None:
+            self._evict(tokens)
+            slots = self.parts.allocator.alloc(tokens)
+        return None if slots is None else slots.to(torch.int64)
+
+    def _evict(self, tokens: int) -> None:
+        params = getattr(self._base, "EvictParams", None)
+        self.cache.evict(tokens if params is None else params(num_tokens=tokens))
+
+    def _compute(self, tokens: Tokens, known: int, slots: torch.Tensor) -> None:
+        """The model writes the pages of a prompt that follow the first `known`."""
+        for place in range(known, len(tokens)):
+            start = (place - known) * self.page
+            audit.write_device_page(self, tokens[: place + 1], slots[start : start + self.page])
+
+    def _insert(self, ids: Any, values: torch.Tensor, known: int) -> None:
+        params = getattr(self._base, "InsertParams", None)
+        key = self.key(ids)
+        if params is None:
+            length = self.cache.insert(key, values)
+        else:
+            given = {"key": key, "value": values, "prev_prefix_len": known, "inserted_len": 0}
+            length = self.cache.insert(building.made(params, given)).prefix_len
+        if self.parts.kind != building.UNIFIED and length > known:
+            # Pages that somebody else has put there: a unified tree gives them back by itself.
+            self.parts.allocator.free(values[known:length])
+
+    def _unlock(self, node: Any, receipt: Any) -> None:
+        if hasattr(receipt, "to_dec_params"):
+            self.cache.dec_lock_ref(node, receipt.to_dec_params())
+        else:
+            self.cache.dec_lock_ref(node)
+
+    # ---- storage
+
+    def put(self, tokens: Tokens, namespace: str | None = None) -> None:
+        """The store holds the pages of this prompt; or, of another namespace, somebody else's of the same tokens."""
+        self.prompts[tuple(tokens)] = None
+        mine = namespace is None or namespace == self.config["namespace"]
+        for place, name in enumerate(self.keys(tokens)):
+            prefix = tokens[: place + 1]
+            shelf_name = name if mine else f"{namespace}/{name}"
+            self.shelf.pages[shelf_name] = self.flat(prefix if mine else (namespace, *prefix))
+
+    def keys(self, tokens: Tokens) -> list[str]:
+        """What the store calls the pages of a prompt."""
+        names: list[str] = page_hashes(list(self.tokens(tokens)), None, self.page)
+        return names
+
+    def flat(self, prefix: Sequence[object]) -> torch.Tensor:
+        """The bytes of the last page of this prefix, as the release would store them."""
+        slots = slice(0, self.page)
+        before = self.host.kv_buffer[:, :, slots].clone()
+        self.host.kv_buffer[:, :, slots] = content(prefix, self.number, before)
+        read = getattr(self.host, "get_data_page", None) or self.host.get_flat_data_page
+        flat: torch.Tensor = read(0).clone()
+        self.host.kv_buffer[:, :, slots] = before
+        return flat

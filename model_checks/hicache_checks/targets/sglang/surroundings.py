@@ -1,0 +1,157 @@
+"""What a release finds around it on a machine without a GPU: its configuration, its ranks, its memory.
+
+All of it is put into the release's own modules by the names under which they ask for it, and nothing else of them is
+touched. What the pipeline does, the release's own code does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from hicache_checks.simulation.world import current
+from hicache_checks.targets.sglang.device import DEVICE, TorchOf
+from hicache_checks.targets.sglang.stubs import StubModule
+
+CONFIGURATION = (
+    *("get_memory", "get_serving", "get_observability", "get_model", "get_server_args", "get_schedule", "get_exec"),
+    "get_global_server_args",
+)
+RANK = ("get_tensor_model_parallel_rank", "get_attention_tp_rank")
+RANKS = ("get_tensor_model_parallel_world_size", "get_attention_tp_size")
+ZERO = ("get_pipeline_model_parallel_rank", "get_attention_dp_rank")
+ONE = ("get_pipeline_model_parallel_world_size", "get_attention_dp_size")
+USES_CUDA = (".managers.cache_controller", ".mem_cache.hiradix_cache", ".mem_cache.l2_transfer")
+"""Modules that ask torch for streams and events by themselves."""
+PLENTY = 1 << 40
+"""Bytes of host memory, for whoever asks how much is free."""
+
+PSUTIL = types.SimpleNamespace(
+    virtual_memory=lambda: types.SimpleNamespace(total=PLENTY, available=PLENTY, used=0, free=PLENTY)
+)
+
+
+class Settings(types.SimpleNamespace):
+    """Server arguments; one that is not given is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+class Surroundings:
+    """What the modules of a release are given. `settings` and `ranks` may change between two builds."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.ranks = 1
+        self._answers: dict[str, Callable[..., Any]] = {
+            **dict.fromkeys(CONFIGURATION, lambda *_, **__: self.settings),
+            **dict.fromkeys(RANK, lambda *_, **__: rank()),
+            **dict.fromkeys(RANKS, lambda *_, **__: self.ranks),
+            **dict.fromkeys(ZERO, lambda *_, **__: 0),
+            **dict.fromkeys(ONE, lambda *_, **__: 1),
+            "is_dp_attention_enabled": lambda *_, **__: False,
+            "get_parallel": lambda *_, **__: self._parallel(),
+            "create_custom_parallel_group": _new_group,
+            "get_native_hash": page_hashes,
+            "get_device_module": lambda *_, **__: DEVICE,
+            "available_host_memory_bytes": lambda *_, **__: PLENTY,
+        }
+
+    def put_into(self, module: types.ModuleType) -> None:
+        """Replace what the module asks by; called once, when it has been loaded."""
+        names = vars(module)
+        for name in self._answers.keys() & names.keys():
+            if callable(names[name]):
+                names[name] = self._answers[name]
+        if isinstance(names.get("psutil"), StubModule):
+            names["psutil"] = PSUTIL
+        if "device_module" in names:
+            names["device_module"] = DEVICE
+        if module.__name__.endswith(USES_CUDA) and names.get("torch") is torch:
+            names["torch"] = TorchOf(torch)
+        if "pool_host" in module.__name__ or "memory_pool_host" in module.__name__:
+            # Imported only where there is an accelerator.
+            names["transfer_kv_direct"] = transfer_kv_direct
+        if isinstance(memory := names.get("ALLOC_MEMORY_FUNCS"), dict):
+            memory["cpu"] = _zeros
+        if "HICACHE_HOST_MEMORY_RESERVE_BYTES" in names:
+            names["HICACHE_HOST_MEMORY_RESERVE_BYTES"] = 0
+        pool = names.get("HostKVCache")
+        if isinstance(pool, type) and pool.__module__ == module.__name__:
+            _never_pin(pool)
+
+    def _parallel(self) -> Settings:
+        """Tensor parallelism, and nothing else."""
+        me, size = rank(), self.ranks
+        return Settings(
+            **dict.fromkeys(("tp_rank", "attn_tp_rank"), me),
+            **dict.fromkeys(("tp_size", "attn_tp_size"), size),
+            **dict.fromkeys(("pp_rank", "attn_dcp_rank", "attn_cp_rank", "dp_rank", "attn_dp_rank"), 0),
+            **dict.fromkeys(("pp_size", "attn_dcp_size", "attn_cp_size", "attn_dp_size", "nnodes"), 1),
+            launch_world_size=1,
+        )
+
+
+def rank() -> int:
+    """Of the calling thread; 0 outside all ranks."""
+    world = current()
+    if world is not None and world.running is not None and world.running.rank is not None:
+        return world.running.rank
+    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+
+
+def transfer_kv_direct(
+    src_layers: Sequence[torch.Tensor],
+    dst_layers: Sequence[torch.Tensor],
+    src_indices: torch.Tensor,
+    dst_indices: torch.Tensor,
+    page_size: int,
+) -> None:
+    """The kernel that copies tokens between pools, layer by layer."""
+    for source, destination in zip(src_layers, dst_layers, strict=True):
+        destination[dst_indices] = source[src_indices]
+
+
+def page_hashes(tokens: Any, prior: bytes | None, page_size: int | None = None) -> Any:
+    """The hash chain that the release's native module computes: sha256 over the hash before and the page's tokens.
+
+    Without a page size, one hash over all tokens.
+    """
+    raw = tokens.raw_token_ids() if hasattr(tokens, "raw_token_ids") else getattr(tokens, "token_ids", tokens)
+    ids, step = list(raw[: len(tokens)]), page_size or len(tokens)
+    hashes = []
+    for start in range(0, len(ids), step):
+        words = b"".join(int(token).to_bytes(4, "little") for token in ids[start : start + step])
+        prior = hashlib.sha256((prior or b"") + words).digest()
+        hashes.append(prior.hex())
+    return hashes if page_size else hashes[0]
+
+
+def _new_group(group_ranks: Sequence[int], backend: str = "gloo", **_: Any) -> Any:
+    return torch.distributed.new_group(list(group_ranks), backend=backend)
+
+
+def _zeros(dims: Any, dtype: torch.dtype, device: Any = None, **_: Any) -> torch.Tensor:
+    return torch.zeros(dims, dtype=dtype)
+
+
+def _never_pin(pool: type) -> None:
+    """Pinned memory needs a GPU."""
+    init: Callable[..., None] = pool.__init__  # type: ignore[misc]
+    signature = inspect.signature(init)
+
+    def unpinned(*args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(*args, **kwargs)
+        if "pin_memory" in signature.parameters:
+            bound.arguments["pin_memory"] = False
+        init(*bound.args, **bound.kwargs)
+
+    pool.__init__ = unpinned  # type: ignore[misc]

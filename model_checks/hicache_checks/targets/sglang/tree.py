@@ -1,0 +1,118 @@
+"""What a release's radix tree holds, in the harness's words: one class a family, chosen by what the cache has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """A node: `prefix`, the token ids from the root to its end; `length`, how many of them are its own; the slots of
+    its device and host values, none where it has no such value; how many hold on to each. `raw`: the release's own.
+    """
+
+    prefix: tuple[Any, ...]
+    length: int
+    device: tuple[int, ...] | None
+    host: tuple[int, ...] | None
+    device_refs: int
+    host_refs: int
+    hashes: tuple[str, ...] | None
+    raw: Any
+
+    @property
+    def start(self) -> int:
+        """Where it begins in its prefix."""
+        return len(self.prefix) - self.length
+
+
+class TreeOf:
+    """A tree whose nodes hold one value a tier: HiRadixCache, HiMambaRadixCache."""
+
+    def __init__(self, cache: Any) -> None:
+        self.cache = cache
+
+    @property
+    def root(self) -> Any:
+        """The node that all others hang under."""
+        return self.cache.root_node
+
+    def nodes(self) -> Iterator[NodeSeen]:
+        """All but the root, parents first."""
+        waiting: list[tuple[Any, tuple[Any, ...]]] = [(self.root, ())]
+        while waiting:
+            node, prefix = waiting.pop()
+            if node is not self.root:
+                own = tuple(node.key.token_ids if hasattr(node.key, "token_ids") else node.key)[: len(node.key)]
+                prefix = (*prefix, *own)
+                yield self._seen(node, prefix, len(own))
+            # The releases' maps make a node of every key that is asked for: they are only looked through.
+            waiting.extend((child, prefix) for child in reversed(list(node.children.values())))
+
+    def path(self, tokens: Sequence[Any]) -> list[NodeSeen]:
+        """The nodes that lie on this prompt, from the root on, each wholly."""
+        asked = tuple(tokens)
+        return [node for node in self.nodes() if asked[: len(node.prefix)] == node.prefix]
+
+    def host_slots(self) -> Iterator[int]:
+        """The host slots that nodes hold."""
+        for node in self.nodes():
+            yield from node.host or ()
+
+    def _seen(self, node: Any, prefix: tuple[Any, ...], length: int) -> NodeSeen:
+        return NodeSeen(
+            prefix,
+            length,
+            _slots(node.value),
+            _slots(node.host_value),
+            getattr(node, "lock_ref", 0),
+            getattr(node, "host_ref_counter", 0),
+            _hashes(node),
+            node,
+        )
+
+
+class UnifiedTreeOf(TreeOf):
+    """UnifiedRadixCache: values by component; here, of the attention's keys and values."""
+
+    @property
+    def root(self) -> Any:
+        """See TreeOf."""
+        return getattr(self.cache, "tree_core", self.cache).root_node
+
+    def _seen(self, node: Any, prefix: tuple[Any, ...], length: int) -> NodeSeen:
+        full = node.component_data[0]
+        return NodeSeen(
+            prefix,
+            length,
+            _slots(full.value),
+            _slots(full.host_value),
+            full.lock_ref,
+            full.host_lock_ref,
+            _hashes(node),
+            node,
+        )
+
+
+def tree_of(cache: Any) -> TreeOf:
+    """The view that fits."""
+    root = getattr(getattr(cache, "tree_core", cache), "root_node", None)
+    return UnifiedTreeOf(cache) if hasattr(root, "component_data") else TreeOf(cache)
+
+
+def maps_of(cache: Any) -> Mapping[str, int]:
+    """What a cache keeps of requests and of what is on its way, by name: how many entries."""
+    names = ("ongoing_prefetch", "ongoing_backup", "ongoing_write_through", "ongoing_load_back")
+    kept = {name: value for name, value in vars(cache).items() if name in names or name.startswith("prefetch_loaded_")}
+    return {name: len(value) for name, value in kept.items() if hasattr(value, "__len__")}
+
+
+def _slots(value: Any) -> tuple[int, ...] | None:
+    return None if value is None else tuple(map(int, value))
+
+
+def _hashes(node: Any) -> tuple[str, ...] | None:
+    hashes = getattr(node, "hash_value", None)
+    return None if hashes is None else tuple(hashes)
