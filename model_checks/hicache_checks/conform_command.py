@@ -85,15 +85,9 @@ def run(options: ConformOptions, screen: Screen) -> Outcome:
     target = held_to(options.target, options.profile)
     campaign = run_campaign(target, options.search, options.jobs, SHRINK_S, screen.progress.update, options.allowed)
     reported = sorted(campaign.reported.values(), key=lambda r: -r.schedules)
+    _confirm(options, target, reported, screen)
     for r in reported:
-        if r.replay is None:
-            continue
-        if options.search.mode == THREADS:
-            r.confirmed = True
-        elif options.confirm and r.finding.kind == PROTOCOL:
-            screen.progress.update(f"trying {cause(r.finding)} with real threads")
-            r.confirmed = confirm(target, r.replay, options.allowed)
-        if options.findings is not None:
+        if r.replay is not None and options.findings is not None:
             replay_file.write(r.replay, _file_of(options.findings, r))
             write_pytest(r.replay, options.findings / f"test_{cause(r.finding)}.py")
     screen.progress.clear()
@@ -108,6 +102,21 @@ def run(options: ConformOptions, screen: Screen) -> Outcome:
         write_file(html_report(report), options.html, "--html")
     _print(report, screen)
     return Outcome(verdict, _keys(options, campaign, reported, judged))
+
+
+def _confirm(options: ConformOptions, target: str, reported: Sequence[Reported], screen: Screen) -> None:
+    """Try with real threads what was found without."""
+    can_be = [(r, r.replay) for r in reported if r.replay is not None]
+    if options.search.mode == THREADS:
+        for r, _ in can_be:
+            r.confirmed = True
+        return
+    tried = [(r, replay) for r, replay in can_be if options.confirm and r.finding.kind == PROTOCOL]
+    if tried:
+        screen.progress.update(f"trying {counted(len(tried), 'finding')} with real threads")
+        answers = confirm(target, [replay for _, replay in tried], options.allowed)
+        for (r, _), confirmed in zip(tried, answers, strict=True):
+            r.confirmed = confirmed
 
 
 def verdict_of(campaign: Campaign, judged: Judged) -> Verdict:

@@ -12,7 +12,7 @@ import msgspec
 from hicache_checks.conformance import replay_file
 from hicache_checks.conformance.findings import Finding, cause
 from hicache_checks.conformance.replay_file import Replay
-from hicache_checks.conformance.replaying import Again, job_of, replay_again, sameness
+from hicache_checks.conformance.replaying import Again, replay_again, sameness
 from hicache_checks.conformance.workers import work
 from hicache_checks.reporting import Outcome, Screen, Verdict, counted, print_rows, print_story, printable
 
@@ -58,7 +58,8 @@ def run(options: ReplayOptions, screen: Screen) -> Outcome:
 
 def _try(target: str, replay: Replay) -> Tried:
     said: list[Mapping[str, Any]] = []
-    crash = work(job_of("confirm", target, replay), said.append)
+    job = {"do": "confirm", "target": target, "replays": [replay_file.to_document(replay)]}
+    crash = work(job, said.append)
     if crash is not None:
         return Tried(0, None, f"the process {crash.how}")
     answer = said[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -130,13 +130,20 @@ def run_campaign(
     return campaign
 
 
-def confirm(target: str, replay: Replay, allowed: Allowed = ALLOWED) -> bool:
-    """Whether the program of a replay shows the same with real threads and real time, within a few tries."""
-    answers: list[Mapping[str, Any]] = []
-    job = {"do": "confirm", "target": target, "replay": replay_file.to_document(replay)}
-    crash = work(job, answers.append, allowed)
-    # A process that ends under real threads is as wrong as what the simulation saw.
-    return crash is not None or bool(answers[-1]["confirmed"])
+def confirm(target: str, replays: Sequence[Replay], allowed: Allowed = ALLOWED) -> list[bool]:
+    """Of each replay, whether its program shows the same with real threads and real time, within a few tries."""
+    confirmed: list[bool] = []
+
+    def hear(said: Mapping[str, Any]) -> None:
+        if "confirmed" in said:
+            confirmed.append(said["confirmed"])
+
+    while len(confirmed) < len(replays):
+        left = [replay_file.to_document(replay) for replay in replays[len(confirmed) :]]
+        if work({"do": "confirm", "target": target, "replays": left}, hear, allowed) is not None:
+            # A process that ends under real threads is as wrong as what the simulation saw.
+            confirmed.append(True)
+    return confirmed
 
 
 def _take_done(campaign: Campaign, done: Mapping[str, Any]) -> None:

@@ -44,6 +44,9 @@ PROPERTIES: Mapping[str, str] = {
     "P31": "a failing store ends the operation, never a thread or the process",
     "P32": "what is acknowledged as stored is stored",
 }
+HANG = "hang"
+"""Where a finding is that is a call that does not return."""
+HANGING = {"P2", "P7", "P22"}
 STEPS = "steps"
 """What is about no property of the list: an event that is no possible step, a call that raises."""
 CALLS = "calls"
@@ -68,6 +71,13 @@ def properties_of(finding: Finding) -> tuple[str, ...]:
         return (named.group(),)
     numbers = re.findall(r"\bP\d+\b", _titles().get(finding.property, "").partition(".")[0])
     return tuple(numbers) or (STEPS,)
+
+
+def shows_the_same(real: Finding, simulated: Finding) -> bool:
+    """Is what is found with real threads what the simulation found? There, a call that does not return is all that can
+    be seen of ranks that wait for each other in vain."""
+    found = set(properties_of(simulated))
+    return bool(found & set(properties_of(real)) or (real.place == HANG and found & HANGING))
 
 
 @cache

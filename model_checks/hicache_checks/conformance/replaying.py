@@ -61,7 +61,7 @@ def replay_again(target: str, replay: Replay) -> Again:
 
 
 def job_of(what: str, target: str, replay: Replay) -> dict[str, Any]:
-    """A job for a worker: `replay`, `confirm` or `minimise`."""
+    """A job for a worker: `replay` or `minimise`."""
     return {"do": what, "target": target, "replay": replay_file.to_document(replay)}
 
 

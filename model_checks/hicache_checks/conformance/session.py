@@ -342,7 +342,8 @@ class Session:
         if not self.is_struck:
             self._guarded(self._judge.explain_failure)
         property_, rest = _named(first_line(error), "raises")
-        raise Broken(property_, f"{type(error).__name__}: {rest}", place=step.kind) from error
+        place = getattr(error, "place", step.kind)
+        raise Broken(property_, f"{type(error).__name__}: {rest}", place=place) from error
 
 
 def asked(call: Callable[[], T], place: str) -> T:

@@ -28,12 +28,13 @@ from hicache_checks.conformance.judges import MakeJudge, judge_for
 from hicache_checks.implementations import TARGETS
 from hicache_checks.reporting import InputError
 from hicache_checks.simulation.patching import simulated
-from hicache_checks.targets.sglang.target import PACKAGES, release_opened
 from hicache_checks.targets.trees import is_release, tree_of
 from hicache_spec import DESIGNS
 
 FAULTY = "+"
 HELD_TO = "@"
+RELEASE = ("sglang", "hicache_checks.targets.sglang")
+"""What a release consists of, with what drives it."""
 KIND = re.compile(r"\[([a-z_]+)\]")
 
 
@@ -71,8 +72,11 @@ def opened(name: str, simulate: bool) -> Iterator[Target]:
     """The target; with `simulate`, its modules see the stand-ins from their first line on. Raises InputError."""
     named, kind = kind_of(name.partition(HELD_TO)[0])
     if is_release(named):
-        with release_opened(tree_of(named), simulate, kind) as release:
-            yield Target(name, release.build, PACKAGES, profile_of(name, release), release.sources)
+        # Its modules, and ours that it is driven by, are this release's alone: another one may be open besides.
+        with _own(RELEASE), _with(simulate, RELEASE):
+            module = importlib.import_module("hicache_checks.targets.sglang.target")
+            with module.release_opened(tree_of(named), simulate, kind) as release:
+                yield Target(name, release.build, RELEASE, profile_of(name, release), release.sources)
         return
     place = place_of(name)
     module = place.partition(":")[0]
@@ -83,14 +87,8 @@ def opened(name: str, simulate: bool) -> Iterator[Target]:
         yield Target(name, factory, packages, profile)
         return
     # Imported before their packages were known, so some of them may have met the real modules.
-    before = {name: sys.modules.pop(name) for name in list(sys.modules) if _belongs(name, (*packages, module))}
-    try:
-        with simulated(packages):
-            yield Target(name, _factory(name, place), packages, profile)
-    finally:
-        for added in [name for name in sys.modules if _belongs(name, (*packages, module))]:
-            del sys.modules[added]
-        sys.modules.update(before)
+    with _own((*packages, module)), simulated(packages):
+        yield Target(name, _factory(name, place), packages, profile)
 
 
 def place_of(name: str) -> str:
@@ -152,6 +150,18 @@ def _factory(name: str, place: str) -> Any:
     if not callable(found):
         raise InputError(f"{name} is no factory: it cannot be called")
     return found
+
+
+@contextmanager
+def _own(packages: Sequence[str]) -> Iterator[None]:
+    """Within this block these packages are imported anew; afterwards they are as they were."""
+    before = {name: sys.modules.pop(name) for name in list(sys.modules) if _belongs(name, packages)}
+    try:
+        yield
+    finally:
+        for added in [name for name in sys.modules if _belongs(name, packages)]:
+            del sys.modules[added]
+        sys.modules.update(before)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from hicache_checks.conformance import replay_file
 from hicache_checks.conformance.adapter_checks import ADAPTER
 from hicache_checks.conformance.differ import compare_job
 from hicache_checks.conformance.findings import HARNESS
+from hicache_checks.conformance.properties import shows_the_same
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.replay_file import Recorded, program_of
 from hicache_checks.conformance.schedule import Result
@@ -235,17 +236,18 @@ def _do_replay(job: Mapping[str, Any], say: Say) -> None:
 
 
 def _confirm(job: Mapping[str, Any], say: Say) -> None:
-    """The program of a replay with real threads, until the same property is violated or the time is up."""
-    replay = replay_file.from_document(job["replay"], "the job")
+    """The programs of replays with real threads, each until the same property is violated or the time is up."""
+    replays = [replay_file.from_document(replay, "the job") for replay in job["replays"]]
     with _loaded(job, THREADS, say) as (target, _):
-        start, runs, found, build = time.monotonic(), 0, None, _heard(target, say).build
-        while runs < CONFIRM_RUNS and time.monotonic() - start < CONFIRM_S and found is None:
-            runs += 1
-            program = program_of(replay)
-            result = run_real(build, replay.ranks, replay.policy, program, replay.steps_max, target.judge)
-            if result.finding is not None and replay.found and result.finding.property == replay.found.property:
-                found = result.finding
-        say({"runs": runs, "confirmed": found is not None, "finding": None if found is None else asdict(found)})
+        for replay in replays:
+            start, runs, found, build = time.monotonic(), 0, None, _heard(target, say).build
+            while runs < CONFIRM_RUNS and time.monotonic() - start < CONFIRM_S and found is None:
+                runs += 1
+                program = program_of(replay)
+                result = run_real(build, replay.ranks, replay.policy, program, replay.steps_max, target.judge)
+                if result.finding and replay.found and shows_the_same(result.finding, replay.found):
+                    found = result.finding
+            say({"runs": runs, "confirmed": found is not None, "finding": None if found is None else asdict(found)})
 
 
 def _minimise(job: Mapping[str, Any], say: Say) -> None:

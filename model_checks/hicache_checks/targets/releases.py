@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import fcntl
 import hashlib
-import lzma
 import os
 import re
 import shutil
@@ -41,7 +40,7 @@ ELSEWHERE = (
 )
 """Where there is no wheel for this machine, another machine's will do: what is read of it is Python."""
 DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, csv.Error),
+    *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, csv.Error),
     *(FileExistsError, NotADirectoryError, IsADirectoryError),
 )
 """What reading a wheel raises that is none, or one that would put two files in one place."""
@@ -190,6 +189,8 @@ def unpack(wheel: Path, directory: Path) -> None:
 def _reading(wheel: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(wheel) as archive:
+            if not {entry.compress_type for entry in archive.infolist()} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+                raise ValueError("it is not packed as wheels are")
             yield archive
     except DAMAGE as error:
         raise InputError(f"{wheel.name} is damaged: {str(error) or type(error).__name__}") from error

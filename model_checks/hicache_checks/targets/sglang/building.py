@@ -25,6 +25,8 @@ TREES = {
     UNIFIED: ("mem_cache.unified_radix_cache", "UnifiedRadixCache"),
 }
 """Kinds of trees: module and class."""
+HALF_A_PAGE = 0.5
+"""By so much a ratio is off, so that no rounding of it matters."""
 HEADS, HEAD_DIM, LAYERS = 1, 4, 2
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
 
@@ -91,13 +93,12 @@ def settings_for(config: Mapping[str, Any], write_policy: str = "write_through")
     device_pages = device_pages_of(config)
     return Settings(
         page_size=page,
-        # Half a page below: releases round down, and add a page.
-        hicache_ratio=(config["host_pages"] - 0.5) / device_pages,
+        hicache_ratio=(config["host_pages"] + (-HALF_A_PAGE if adds_a_page() else HALF_A_PAGE)) / device_pages,
         hicache_size=0,
         hicache_mem_layout="layer_first",
         hicache_io_backend="direct",
         hicache_write_policy=write_policy,
-        hicache_storage_backend="dynamic",
+        hicache_storage_backend=backend(),
         hicache_storage_backend_extra_config=json.dumps(extra),
         hicache_storage_prefetch_policy=config["policy"],
         hicache_host_memory_mode="cache",
@@ -109,6 +110,21 @@ def settings_for(config: Mapping[str, Any], write_policy: str = "write_through")
         tp_size=config["ranks"],
         nnodes=1,
     )
+
+
+def adds_a_page() -> bool:
+    """Does a host pool round down to pages, and add one? Else it only rounds down."""
+    pools = (module("mem_cache.pool_host.base"), module("mem_cache.memory_pool_host"))
+    pool = next(vars(found)["HostKVCache"] for found in pools if found is not None and "HostKVCache" in vars(found))
+    return "// self.page_size + 1" in inspect.getsource(inspect.unwrap(pool.__init__))
+
+
+def backend() -> str:
+    """The release's own way to a store of somebody else; the oldest have none, and get it in place of their files."""
+    if module("mem_cache.storage.backend_factory") is not None:
+        return "dynamic"
+    needed("mem_cache.hicache_storage").HiCacheFile = getattr(importlib.import_module(STORE_MODULE), STORE_CLASS)
+    return "file"
 
 
 def device_pages_of(config: Mapping[str, Any]) -> int:
@@ -179,6 +195,9 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         "token_to_kv_pool_allocator": allocator,
         "page_size": page,
         "tp_cache_group": group,
+        "enable_metrics": False,
+        "model_name": settings.served_model_name,
+        "storage_backend_extra_config": settings.hicache_storage_backend_extra_config,
         **{name: value for name, value in vars(settings).items() if name.startswith("hicache_")},
     }
     params = module("mem_cache.cache_init_params")

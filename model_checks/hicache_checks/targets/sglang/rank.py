@@ -16,17 +16,19 @@ from typing import Any
 
 import torch
 
-from hicache_checks.targets.sglang import audit, building, store
+from hicache_checks.targets.sglang import audit, building
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
-from hicache_checks.targets.sglang.own_code import OwnCode
+from hicache_checks.targets.sglang.release import Release
+from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 from hicache_checks.targets.sglang.surroundings import Settings, page_hashes
 from hicache_checks.targets.sglang.tree import maps_of, tree_of
 
 Tokens = Sequence[int]
 TURNS_TO_REST = 60
 TURN_S = 0.5
+QUEUES = ("prefetch_queue", "prefetch_buffer", "prefetch_sync_queue", "backup_queue")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,24 +39,22 @@ class Prefilled:
 
 
 class Rank:
-    """Cache, controller and pools of one rank. `kind`: of tree; `scheduler`: functions of the release's scheduler."""
+    """Cache, controller and pools of one rank. Its storage threads begin with it."""
 
-    def __init__(
-        self, number: int, config: Mapping[str, Any], settings: Settings, group: Any, kind: str, scheduler: OwnCode
-    ) -> None:
+    def __init__(self, number: int, config: Mapping[str, Any], release: Release, group: Any) -> None:
         self.number = number
         self.config = config
         self.page: int = config["page_size"]
-        self.parts: Parts = building.build(config, settings, group, kind)
+        self.parts: Parts = building.build(config, release.surroundings.settings, group, release.kind)
         self.cache = self.parts.cache
         self.controller = self.cache.cache_controller
         self.tree = tree_of(self.cache)
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
-        self.shelf = store.SHELVES.setdefault(number, store.Shelf())
+        self.shelf = SHELVES.setdefault(number, Shelf())
         self.prompts: dict[Tokens, None] = {}
-        self._scheduler = scheduler
-        self._settings = settings
+        self._scheduler = release.scheduler
+        self._settings = release.surroundings.settings
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
         self._wants_arrays = self._key is not None and "array" in str(
@@ -65,6 +65,9 @@ class Rank:
         self._waiting: set[str] = set()
         self.controller.prefetch_capacity_limit = config["limit_pages"] * self.page
         self.cache.load_back_threshold = 0
+        for asked in (self.cache, self.controller):
+            # The oldest releases do not let it be configured.
+            asked.prefetch_threshold = config["threshold_pages"] * self.page
         if hasattr(self.cache, "shutdown"):
             # Else every rank ever built is kept until the process ends.
             atexit.unregister(self.cache.shutdown)
@@ -204,6 +207,8 @@ class Rank:
             self.tick()
             if not any(maps_of(self.cache).values()):
                 return True
+            if not all(thread.is_alive() for thread in self.threads()):
+                return False
             time.sleep(TURN_S)
         return False
 
@@ -247,9 +252,13 @@ class Rank:
             if hasattr(self.controller, name):
                 getattr(self.controller, name).set()
 
-    def threads(self) -> list[str]:
-        """The names of the threads that work for the scheduler."""
-        return [value.name for value in vars(self.controller).values() if hasattr(value, "is_alive")]
+    def threads(self) -> list[Any]:
+        """The threads that work for the scheduler."""
+        return [value for value in vars(self.controller).values() if hasattr(value, "is_alive")]
+
+    def thread_names(self) -> list[str]:
+        """Their names."""
+        return [thread.name for thread in self.threads()]
 
     # ---- looking inside
 
@@ -362,6 +371,23 @@ class Rank:
             self.cache.dec_lock_ref(node)
 
     # ---- storage
+
+    def break_store(self, call: str, how: str) -> None:
+        """From now on the store fails in a call. ValueError: it cannot."""
+        self.shelf.break_(call, how)
+
+    def lose(self, tokens: Tokens) -> None:
+        """The last page of this prompt can no longer be read, although it is said to exist."""
+        self.shelf.lost.add(self.keys(tokens)[-1])
+
+    def heal(self) -> None:
+        """The store works again."""
+        self.shelf.heal()
+
+    def is_busy(self) -> bool:
+        """Has a storage thread something to do, as far as its queues show it?"""
+        queues = (getattr(self.controller, name, None) for name in QUEUES)
+        return bool(self.shelf.stalled) or any(queue is not None and not queue.empty() for queue in queues)
 
     def put(self, tokens: Tokens, namespace: str | None = None) -> None:
         """The store holds the pages of this prompt; or, of another namespace, somebody else's of the same tokens."""

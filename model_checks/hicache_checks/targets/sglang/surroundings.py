@@ -6,6 +6,7 @@ touched. What the pipeline does, the release's own code does.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import types
@@ -148,6 +149,7 @@ def _never_pin(pool: type) -> None:
     init: Callable[..., None] = pool.__init__  # type: ignore[misc]
     signature = inspect.signature(init)
 
+    @functools.wraps(init)
     def unpinned(*args: Any, **kwargs: Any) -> None:
         bound = signature.bind(*args, **kwargs)
         if "pin_memory" in signature.parameters:

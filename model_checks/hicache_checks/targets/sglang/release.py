@@ -1,0 +1,32 @@
+"""A release that is loaded in this process: what its ranks are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hicache_checks.targets.sglang import building
+from hicache_checks.targets.sglang.imports import Imports
+from hicache_checks.targets.sglang.own_code import OwnCode
+from hicache_checks.targets.sglang.surroundings import Surroundings
+
+
+@dataclass(frozen=True)
+class Release:
+    """`kind`: of tree, see `building.TREES`; `profile`: the design that it has; `scheduler`: functions of its
+    scheduler; `sources`: its files that are under test; `imports`: what became of what it imports.
+    """
+
+    kind: str
+    profile: str
+    surroundings: Surroundings
+    scheduler: OwnCode
+    sources: tuple[tuple[str, Path], ...]
+    imports: Imports
+
+    def prepare(self, config: Mapping[str, Any]) -> None:
+        """From now on the release finds this configuration around it."""
+        self.surroundings.settings = building.settings_for(config)
+        self.surroundings.ranks = config["ranks"]
