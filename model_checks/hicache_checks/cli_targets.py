@@ -11,11 +11,20 @@ import typer
 from hicache_checks.cli_frame import JsonOption, app, run_command
 from hicache_checks.reporting import Outcome, Screen
 
-TARGET = "reference, a variant (reference:revoke_queue), a mutant (reference+NAME), or module:factory."
+TARGET = (
+    "reference, a variant (reference:revoke_queue), a mutant (reference+NAME), a published release (sglang==0.5.18, or"
+    " sglang[unified]==0.5.18 for its other tree), path:DIR of a checkout, or module:factory."
+)
 HELD_TARGET = f"{TARGET} TARGET@DESIGN: held to that design."
+RELEASE_S = 20.0
+"""For so long a release is searched, if nothing else is asked for."""
 POLICIES = ("best_effort", "wait_complete", "timeout")
 
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=HELD_TARGET)]
+WheelsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Take the wheel of a release from here, and nothing from the network."),
+]
 StallOption = Annotated[
     float, typer.Option("--stall-seconds", min=1.0, help="How long a process of the target may be silent.")
 ]
@@ -56,7 +65,10 @@ def conform(
     policy: Annotated[PolicyChoice, typer.Option(help="One, or all in turn.")] = PolicyChoice.ALL,
     schedules: Annotated[
         int | None,
-        typer.Option(min=1, help="Schedules in all; 1000, or what --seconds allows. Of an exhaustive search: all."),
+        typer.Option(
+            min=1,
+            help="Schedules in all; 1000, or what --seconds allows, for a release 20. Of an exhaustive search: all.",
+        ),
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Search for so long at most.")] = None,
     strategy: Annotated[
@@ -75,7 +87,9 @@ def conform(
             help="The design that it is held to; else the target's own, or the canonical one. As TARGET@DESIGN.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; 1, and 2 for a release.", show_default=False)
+    ] = None,
     confirm: Annotated[bool, typer.Option(help="Try what is found with real threads and real time.")] = True,
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Known failures, which do not fail.")] = None,
     findings: Annotated[
@@ -83,6 +97,7 @@ def conform(
     ] = None,
     junit: Annotated[str | None, typer.Option(metavar="FILE", help="Write a JUnit file.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a report as one page.")] = None,
+    wheels: WheelsOption = None,
     stall_seconds: StallOption = 60.0,
     memory_gib: Annotated[float, typer.Option(min=1.0, help="Memory of a process of the target.")] = 16.0,
     json: JsonOption = None,
@@ -92,12 +107,16 @@ def conform(
     def body(screen: Screen) -> Outcome:
         from hicache_checks import conform_command
         from hicache_checks.conformance.search import SearchOptions
+        from hicache_checks.conformance.target import fetch
+        from hicache_checks.targets.trees import is_release
 
+        fetch(target, wheels, screen.progress.update)
+        is_bounded = bool(schedules or seconds) or strategy is StrategyChoice.EXHAUSTIVE
         search = SearchOptions(
             ranks=ranks,
             policies=POLICIES if policy is PolicyChoice.ALL else (policy.value,),
-            schedules=schedules if schedules or seconds or strategy is StrategyChoice.EXHAUSTIVE else 1000,
-            seconds_max=seconds,
+            schedules=schedules if is_bounded or is_release(target) else 1000,
+            seconds_max=seconds if is_bounded or not is_release(target) else RELEASE_S,
             mode=mode.value,
             strategy=strategy.value,
             preemptions_max=preemptions,
@@ -105,7 +124,17 @@ def conform(
             steps_max=steps,
         )
         options = conform_command.ConformOptions(
-            target, search, jobs, confirm, findings, junit, html, baseline, stall_seconds, memory_gib, profile
+            target=target,
+            search=search,
+            jobs=jobs or (2 if is_release(target) else 1),
+            confirm=confirm,
+            findings=findings,
+            junit=junit,
+            html=html,
+            baseline=baseline,
+            stall_seconds=stall_seconds,
+            memory_gib=memory_gib,
+            profile=profile,
         )
         return conform_command.run(options, screen)
 

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from hicache_checks.conformance.differ import ASSUMPTIONS, DiffOptions
+from hicache_checks.conformance.target import fetch
 from hicache_checks.conformance.workers import work
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, counted, print_rows, printable
 from hicache_spec.assumptions import ASSUMPTIONS as OF_THE_SPECIFICATION
@@ -27,6 +28,8 @@ def run(options: DiffOptions, screen: Screen) -> Outcome:
         else:
             screen.progress.update(document["doing"])
 
+    for name in (options.left, options.right):
+        fetch(name, tell=screen.progress.update)
     both = f"{options.left} and {options.right}"
     crash = work({"do": "compare", "target": both, "options": asdict(options)}, hear)
     screen.progress.clear()

@@ -74,8 +74,8 @@ def opened(name: str, simulate: bool) -> Iterator[Target]:
     if is_release(named):
         # Its modules, and ours that it is driven by, are this release's alone: another one may be open besides.
         with _own(RELEASE), _with(simulate, RELEASE):
-            module = importlib.import_module("hicache_checks.targets.sglang.target")
-            with module.release_opened(tree_of(named), simulate, kind) as release:
+            ours = importlib.import_module("hicache_checks.targets.sglang.target")
+            with ours.release_opened(tree_of(named), simulate, kind) as release:
                 yield Target(name, release.build, RELEASE, profile_of(name, release), release.sources)
         return
     place = place_of(name)
@@ -103,6 +103,16 @@ def place_of(name: str) -> str:
     if not attribute or not module:
         raise InputError(f"no target {named!r}; give {', '.join(sorted(registered))} or module:factory")
     return named
+
+
+def fetch(name: str, wheels: Path | None = None, tell: Callable[[str], object] = lambda line: None) -> None:
+    """See that the files of a release are here; of another target: nothing. `wheels`, `tell`: see `tree_of`.
+
+    Raises InputError.
+    """
+    named, _ = kind_of(name.partition(HELD_TO)[0])
+    if is_release(named):
+        tree_of(named, wheels, tell)
 
 
 def kind_of(name: str) -> tuple[str, str | None]:

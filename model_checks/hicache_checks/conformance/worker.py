@@ -54,7 +54,8 @@ from hicache_checks.simulation.watchdog import Watchdog
 
 PROGRESS_S = 0.5
 CONFIRM_RUNS = 20
-CONFIRM_S = 10.0
+CONFIRM_S = 15.0
+"""For all findings of a search together."""
 TELL_RUNS = 5
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -150,8 +151,10 @@ def _search(job: Mapping[str, Any], say: Say) -> None:
         searched = search(target, options, note)
         running(UNNUMBERED)
         tell_new(searched)
-        for name, found in searched.causes.items():
-            choices = shrink(_heard(target, say), options, found, job["shrink_seconds"])
+        until = time.monotonic() + job["shrink_seconds"]
+        for left, (name, found) in zip(range(len(searched.causes), 0, -1), searched.causes.items(), strict=True):
+            share = (until - time.monotonic()) / left
+            choices = shrink(_heard(target, say), options, found, share)
             say({"found": _found(target, options, found, choices), "cause": name})
         say({"done": _counts(searched), "covered": _covered(searched)})
 
@@ -239,9 +242,11 @@ def _confirm(job: Mapping[str, Any], say: Say) -> None:
     """The programs of replays with real threads, each until the same property is violated or the time is up."""
     replays = [replay_file.from_document(replay, "the job") for replay in job["replays"]]
     with _loaded(job, THREADS, say) as (target, _):
-        for replay in replays:
+        until = time.monotonic() + CONFIRM_S
+        for left, replay in zip(range(len(replays), 0, -1), replays, strict=True):
             start, runs, found, build = time.monotonic(), 0, None, _heard(target, say).build
-            while runs < CONFIRM_RUNS and time.monotonic() - start < CONFIRM_S and found is None:
+            share = (until - start) / left
+            while runs < CONFIRM_RUNS and (time.monotonic() - start < share or not runs) and found is None:
                 runs += 1
                 program = program_of(replay)
                 result = run_real(build, replay.ranks, replay.policy, program, replay.steps_max, target.judge)

@@ -123,7 +123,8 @@ def backend() -> str:
     """The release's own way to a store of somebody else; the oldest have none, and get it in place of their files."""
     if module("mem_cache.storage.backend_factory") is not None:
         return "dynamic"
-    needed("mem_cache.hicache_storage").HiCacheFile = getattr(importlib.import_module(STORE_MODULE), STORE_CLASS)
+    files = vars(needed("mem_cache.hicache_storage"))
+    files["HiCacheFile"] = getattr(importlib.import_module(STORE_MODULE), STORE_CLASS)
     return "file"
 
 

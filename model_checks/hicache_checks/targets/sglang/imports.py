@@ -153,6 +153,9 @@ class _OwnModules(importlib.abc.MetaPathFinder):
         """See MetaPathFinder."""
         if not self._imports.is_own(name):
             return None
+        if path is not None and not all(place.startswith(self._tree) for place in path):
+            # Another release is open besides, and this is a part of that one.
+            return None
         spec = importlib.machinery.PathFinder.find_spec(name, [self._tree] if path is None else path)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             spec.loader = _Seeing(name, spec.loader.path, self._imports, self._guards)

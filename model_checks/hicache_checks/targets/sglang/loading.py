@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ def loaded(tree: Path, kind: str | None = None) -> Iterator[Release]:
         warnings.simplefilter("ignore")
         for name in EARLY:
             building.module(name)
+        importlib.import_module(building.STORE_MODULE)
         scheduler = OwnCode("sglang.srt.managers.scheduler", tree / "sglang" / "srt" / "managers" / "scheduler.py")
         chosen = kind or building.default_kind()
         if chosen not in building.TREES or building.module(building.TREES[chosen][0]) is None:

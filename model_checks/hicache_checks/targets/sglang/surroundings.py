@@ -17,7 +17,6 @@ import torch
 
 from hicache_checks.simulation.world import current
 from hicache_checks.targets.sglang.device import DEVICE, TorchOf
-from hicache_checks.targets.sglang.stubs import StubModule
 
 CONFIGURATION = (
     *("get_memory", "get_serving", "get_observability", "get_model", "get_server_args", "get_schedule", "get_exec"),
@@ -72,7 +71,7 @@ class Surroundings:
         for name in self._answers.keys() & names.keys():
             if callable(names[name]):
                 names[name] = self._answers[name]
-        if isinstance(names.get("psutil"), StubModule):
+        if "psutil" in names:
             names["psutil"] = PSUTIL
         if "device_module" in names:
             names["device_module"] = DEVICE
