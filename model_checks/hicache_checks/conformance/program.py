@@ -57,6 +57,8 @@ class Setup:
     threshold_pages: int = 1
     limit_pages: int = 16
     stored: tuple[Tokens, ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()
+    """What a target may be told besides, by name."""
 
     def config(self) -> dict[str, Any]:
         """What an adapter's `reset` is given."""
@@ -73,6 +75,7 @@ class Setup:
             "timeout_s_base": TIMEOUT_S,
             "timeout_s_per_page": 0.0,
             "timeout_s_max": TIMEOUT_S,
+            **dict(self.more),
         }
 
 

@@ -131,18 +131,56 @@ def run_schedule(
     limits: Limits = LIMITS,
     judge: MakeJudge = judge_for,
 ) -> Result:
-    """Build a target and run a program on it. The stand-ins must be in place (see `simulated`)."""
-    result = Result(Setup(ranks, policy))
+    """Build a target and run a program on it, drawn step by step. The stand-ins must be in place (see `simulated`)."""
+
+    def draw(result: Result, world: World) -> None:
+        result.setup = draw_setup(world, ranks, policy, "store" in result.capabilities)
+
+    def drawn(session: Session, world: World) -> None:
+        session.run(world, menu_for(session.can), steps_max)
+
+    return _run(build, Result(Setup(ranks, policy)), draw, drawn, choices, strategy, limits, judge)
+
+
+def run_script(
+    build: Callable[[], Any],
+    setup: Setup,
+    steps: Sequence[Step],
+    choices: Choices,
+    strategy: Strategy | None = None,
+    judge: MakeJudge = judge_for,
+) -> Result:
+    """The same with a program that is given: only who runs next is chosen."""
+
+    def do(session: Session, world: World) -> None:
+        for step in steps:
+            session.do(step)
+        session.run_out()
+
+    return _run(build, Result(setup), lambda result, world: None, do, choices, strategy, LIMITS, judge)
+
+
+def _run(
+    build: Callable[[], Any],
+    result: Result,
+    draw: Callable[[Result, World], None],
+    work: Callable[[Session, World], None],
+    choices: Choices,
+    strategy: Strategy | None,
+    limits: Limits,
+    judge: MakeJudge,
+) -> Result:
+    """`draw` chooses the setup, once the target's capabilities are known; `work` does the program."""
     world = World(choices, strategy, limits, modes=TorchModes())
-    open_ranks(world, ranks)
+    open_ranks(world, result.setup.ranks)
     parts: dict[str, Any] = {}
 
     def main() -> None:
         target = built(build)
         result.capabilities = sorted(target.capabilities())
-        result.setup = draw_setup(world, ranks, policy, "store" in target.capabilities())
+        draw(result, world)
         parts["session"], parts["judge"] = begin(world, target, result.setup, judge)
-        parts["session"].run(world, menu_for(result.capabilities), steps_max)
+        work(parts["session"], world)
         parts["session"].close()
 
     try:

@@ -234,6 +234,12 @@ class Session:
         rank, seconds = step.args
         self._judged(step, lambda: self._place.slow(self._threads_of(rank), seconds))
 
+    def _do_hold(self, step: Step) -> None:
+        """Those of a rank's threads whose names hold a word do not run for a while."""
+        rank, word, seconds = step.args
+        threads = [name for name in self._threads_of(rank) if word in name]
+        self._judged(step, lambda: self._place.slow(threads, seconds))
+
     def _do_kill_thread(self, step: Step) -> None:
         rank, number = step.args
         threads = self._threads_of(rank)

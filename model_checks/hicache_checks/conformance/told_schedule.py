@@ -9,7 +9,8 @@ from hicache_checks.conformance.findings import Finding
 from hicache_checks.conformance.judges import Judging, MakeJudge, Rest, call_judge_for, has_events
 from hicache_checks.conformance.program import Setup
 from hicache_checks.conformance.real_threads import run_real
-from hicache_checks.conformance.schedule import Result, run_schedule
+from hicache_checks.conformance.scenario import Scenario
+from hicache_checks.conformance.schedule import Result, run_schedule, run_script
 from hicache_checks.conformance.story import system_of
 from hicache_checks.conformance.target import Target
 from hicache_checks.conformance.telling import Storyteller
@@ -36,6 +37,13 @@ def tell_schedule(target: Target, ranks: int, policy: str, choices: Choices, ste
 def tell_real(target: Target, ranks: int, policy: str, choices: Choices, steps_max: int) -> tuple[Result, Story]:
     """The same with real threads."""
     return _told(target.profile, lambda judge: run_real(target.build, ranks, policy, choices, steps_max, judge))
+
+
+def tell_script(target: Target, scenario: Scenario, choices: Choices) -> Story:
+    """The story of a scenario."""
+    program = (scenario.setup, scenario.program, choices)
+    _, story = _told(target.profile, lambda judge: run_script(target.build, *program, judge=judge))
+    return story
 
 
 def _told(profile: str, run: Callable[[MakeJudge], Result]) -> tuple[Result, Story]:

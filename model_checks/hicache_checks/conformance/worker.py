@@ -26,6 +26,7 @@ from typing import Any, TextIO
 import msgspec
 
 from hicache_checks.conformance import replay_file
+from hicache_checks.conformance import scenario as scenarios
 from hicache_checks.conformance.adapter_checks import ADAPTER
 from hicache_checks.conformance.differ import compare_job
 from hicache_checks.conformance.findings import HARNESS
@@ -46,7 +47,7 @@ from hicache_checks.conformance.search import (
 from hicache_checks.conformance.smoke import smoke
 from hicache_checks.conformance.target import Target, opened
 from hicache_checks.conformance.time_to_find import find_each
-from hicache_checks.conformance.told_schedule import tell_real, tell_schedule
+from hicache_checks.conformance.told_schedule import tell_real, tell_schedule, tell_script
 from hicache_checks.conformance.workers import UNNUMBERED
 from hicache_checks.reporting import InputError, Story
 from hicache_checks.simulation.choices import Choices, Replayed
@@ -288,6 +289,23 @@ def _smoke(job: Mapping[str, Any], say: Say) -> None:
             say(asdict(tried))
 
 
+def _scenario(job: Mapping[str, Any], say: Say) -> None:
+    """Play a scenario, and tell the schedule that shows it."""
+    scenario = scenarios.from_document(job["scenario"])
+    with _loaded(job, SIMULATE, say) as (target, running):
+        played = scenarios.play(target, scenario, job["schedules"], running)
+        told = None if played.choices is None else tell_script(target, scenario, Replayed(played.choices.taken))
+        say(
+            {
+                "schedules": played.schedules,
+                "number": played.number,
+                "finding": None if played.found is None else asdict(played.found),
+                "others": played.others,
+                "story": None if told is None else msgspec.to_builtins(told),
+            }
+        )
+
+
 def _find(job: Mapping[str, Any], say: Say) -> None:
     find_each(job, _Running(job["running"]), say)
 
@@ -298,6 +316,7 @@ JOBS: dict[str, Callable[[Mapping[str, Any], Say], None]] = {
     "confirm": _confirm,
     "minimise": _minimise,
     "smoke": _smoke,
+    "scenario": _scenario,
     "find": _find,
     "compare": compare_job,
 }

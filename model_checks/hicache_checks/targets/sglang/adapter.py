@@ -111,6 +111,14 @@ class SglangAdapter:
         """The device forgets pages."""
         return int(self._same("evict_device", pages))
 
+    def hold_copies(self) -> None:
+        """Copies between the pools do not end."""
+        self._crew.each("hold_copies")
+
+    def release_copies(self) -> None:
+        """They do."""
+        self._crew.each("release_copies")
+
     def flush(self) -> bool:
         """Begin again."""
         return bool(self._same("flush"))

@@ -79,8 +79,8 @@ def needed(name: str) -> ModuleType:
     return found
 
 
-def settings_for(config: Mapping[str, Any], write_policy: str = "write_through") -> Settings:
-    """Server arguments for what an adapter's `reset` is given."""
+def settings_for(config: Mapping[str, Any]) -> Settings:
+    """Server arguments for what an adapter's `reset` is given; `write_policy` besides."""
     page = config["page_size"]
     extra = {
         "backend_name": "pages",
@@ -97,7 +97,7 @@ def settings_for(config: Mapping[str, Any], write_policy: str = "write_through")
         hicache_size=0,
         hicache_mem_layout="layer_first",
         hicache_io_backend="direct",
-        hicache_write_policy=write_policy,
+        hicache_write_policy=config.get("write_policy", "write_through"),
         hicache_storage_backend=backend(),
         hicache_storage_backend_extra_config=json.dumps(extra),
         hicache_storage_prefetch_policy=config["policy"],

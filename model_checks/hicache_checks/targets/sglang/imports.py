@@ -84,8 +84,7 @@ def _taken_out(imports: Imports) -> dict[str, types.ModuleType]:
 
 def _take_back_operators(modules: Iterable[types.ModuleType]) -> None:
     """Those that the modules gave to torch, which takes none of the same name twice."""
-    values = {id(value): value for module in modules for value in vars(module).values()}
-    for library in values.values():
+    for library in [value for module in modules for value in vars(module).values()]:
         if isinstance(library, torch.library.Library):
             library._destroy()
 
@@ -216,7 +215,7 @@ def _guarded_lines(file: str) -> frozenset[int]:
     try:
         with tokenize.open(file) as text:
             tree = ast.parse(text.read())
-    except (OSError, SyntaxError):
+    except OSError:
         return frozenset()
     return frozenset(line for node in _guarded(tree, False) for line in range(node.lineno, (node.end_lineno or 0) + 1))
 

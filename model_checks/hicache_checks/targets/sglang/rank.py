@@ -63,7 +63,7 @@ class Rank:
         self._handle = getattr(self._base, "CacheRequestHandle", None)
         self._attempts: dict[str, int] = {}
         self._waiting: set[str] = set()
-        self.controller.prefetch_capacity_limit = config["limit_pages"] * self.page
+        self._limit()
         self.cache.load_back_threshold = 0
         for asked in (self.cache, self.controller):
             # The oldest releases do not let it be configured.
@@ -71,6 +71,11 @@ class Rank:
         if hasattr(self.cache, "shutdown"):
             # Else every rank ever built is kept until the process ends.
             atexit.unregister(self.cache.shutdown)
+
+    def _limit(self) -> None:
+        """How much may wait for host memory at a time; 0: what the release chooses by itself."""
+        if self.config["limit_pages"]:
+            self.controller.prefetch_capacity_limit = self.config["limit_pages"] * self.page
 
     # ---- tokens, keys and requests
 
@@ -242,7 +247,7 @@ class Rank:
             settings.hicache_storage_prefetch_policy,
             settings.hicache_write_policy,
         )
-        self.controller.prefetch_capacity_limit = self.config["limit_pages"] * self.page
+        self._limit()
         return bool(done)
 
     def close(self) -> None:
