@@ -22,6 +22,10 @@ class Walk:
         return ready[int(self._random() * len(ready))]
 
 
+FALL_AGAIN = 1000
+"""After each so many switches who would run next falls, in runs that are far longer than expected."""
+
+
 class Pct:
     """Probabilistic concurrency testing: random priorities, and `depth` - 1 switches at which who would run next falls.
 
@@ -42,6 +46,9 @@ class Pct:
         first = max(ready, key=self._priority_of)
         fall = self._fall_at.get(self._taken)
         self._taken += 1
+        if fall is None and self._taken % FALL_AGAIN == 0:
+            # A run that is longer than expected: nobody may have to wait for ever.
+            fall = -1.0 - self._taken
         if fall is None:
             return first
         self._priority[first.number] = fall

@@ -439,6 +439,8 @@ class World:
                 self.fail(LIVELOCK, f"{idle} steps and nothing handed over; {self.whereabouts()}")
         if idle >= FAIR_STEPS and self.steps % FAIR_STEPS == 0:
             self._tired.update(who for who, _ in self.trace[-FAIR_STEPS:])
+            if all(other.said in self._tired for other in self._ready):
+                self._let_spinners_spend_time()
         if task.to_raise is not None:
             error, task.to_raise = task.to_raise, None
             self._look_at = 0
@@ -579,11 +581,15 @@ class World:
 
     # ---- time
 
-    def _pass_time(self) -> None:
-        moments = [
+    def _moments(self) -> list[float]:
+        """At which somebody goes on, if nothing else lets him."""
+        return [
             *(task.deadline for task in self.tasks if task.parked and not task.held and task.deadline is not None),
             *(task.held_until for task in self.tasks if task.held and task.held_until is not None),
         ]
+
+    def _pass_time(self) -> None:
+        moments = self._moments()
         if not moments or self._is_in_vain():
             self._find_nobody()
             return
@@ -593,6 +599,11 @@ class World:
         self.now = max(self.now, *(moment for moment in moments if moment <= first + SLACK_S))
         self._idle_from = self.steps
         self._expire()
+
+    def _let_spinners_spend_time(self) -> None:
+        """Everybody who can run only looks: looking takes time, so the next wait may end."""
+        if self._moments() and not self._is_in_vain():
+            self._pass_time()
 
     def _find_nobody(self) -> None:
         """Nobody can go on. If the program has begun threads that are no tasks, they might have been waited for."""

@@ -6,12 +6,14 @@ of a rank in the same group at once, are a desync, which ends the run with who i
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from functools import wraps
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -36,8 +38,10 @@ class _Meeting:
     is_complete: bool = False
 
 
-class Group:
+class Group(locks.Incomplete):
     """A process group: some ranks of the world. Made by `new_group`."""
+
+    _real: ClassVar[object] = dist.ProcessGroup
 
     def __init__(self, label: str, ranks: Sequence[int], timeout_s: float | None = None) -> None:
         self.label = label
@@ -47,6 +51,7 @@ class Group:
         self._meetings: dict[int, _Meeting] = {}
         self._inside: dict[int, dict[int, tuple[Task, str]]] = {rank: {} for rank in self.ranks}
         self._destroyed: set[int] = set()
+        self.broken: str | None = None
 
     def rank(self) -> int:
         """The position of the calling rank; -1: it is no member."""
@@ -67,12 +72,24 @@ class Group:
         """The calling rank has forgotten it."""
         return _rank() in self._destroyed
 
-    def join(self, signature: Signature, payload: Any, combine: Combine, deliver: Callable[[Any], object]) -> Work:
-        """Enter the next collective. `combine` makes the result of what each rank brings; `deliver` puts it there."""
+    def join(
+        self,
+        signature: Signature,
+        payload: Any,
+        combine: Combine,
+        deliver: Callable[[Any], object],
+        async_op: bool = False,
+    ) -> Work:
+        """Enter the next collective. `combine` makes the result of what each rank brings; `deliver` puts it there.
+
+        A thread that stays in it must be the only one of its rank; one that does not may have told others to go on.
+        """
         world, me = _world(), _rank()
         if me not in self.ranks:
             raise ValueError(f"rank {me} is no member of {self.label}")
         world.point(f"join {signature[0]} of {self.label}", self.label)
+        if self.broken:
+            raise RuntimeError(self.broken)
         number, task = self._count[me], world.running
         assert task is not None
         self._count[me] += 1
@@ -85,27 +102,36 @@ class Group:
         for rank, seen in meeting.signatures.items():
             if seen != signature:
                 world.fail(DESYNC, f"{place}: rank {rank} is in {_said(seen)}, rank {me} in {_said(signature)}")
-        self._inside[me][number] = (task, place)
+        if not async_op:
+            self._inside[me][number] = (task, place)
         meeting.signatures[me], meeting.payloads[me] = signature, payload
         world.progress()
         if len(meeting.payloads) == len(self.ranks):
             self._complete(number, meeting, combine)
         return Work(self, meeting, place, deliver)
 
+    def break_off(self, why: str) -> None:
+        """As with gloo, nobody can use it any more, and who waits in it hears why."""
+        self.broken = why
+        for meeting in self._meetings.values():
+            locks.hand_over(current(), meeting.waiting)
+
     def _complete(self, number: int, meeting: _Meeting, combine: Combine) -> None:
         meeting.result = combine([meeting.payloads[rank] for rank in self.ranks])
         meeting.is_complete = True
         del self._meetings[number]
         for inside in self._inside.values():
-            del inside[number]
+            inside.pop(number, None)
         locks.hand_over(current(), meeting.waiting)
 
     def __repr__(self) -> str:
         return self.label
 
 
-class Work:
+class Work(locks.Incomplete):
     """A collective under way."""
+
+    _real: ClassVar[object] = dist.Work
 
     def __init__(self, group: Group, meeting: _Meeting, place: str, deliver: Callable[[Any], object]) -> None:
         self._group, self._meeting, self._place, self._deliver = group, meeting, place, deliver
@@ -121,10 +147,14 @@ class Work:
         """Until everybody has joined; then the result is where it belongs."""
         limit = self._group.timeout_s if timeout is None else timeout.total_seconds()
         meeting = self._meeting
-        if not locks.wait_until(
-            lambda: meeting.is_complete, meeting.waiting, f"wait in {self._place}", self._group.label, limit
-        ):
-            raise RuntimeError(f"{self._place}: timed out")
+        group, place = self._group, self._place
+        came = locks.wait_until(
+            lambda: meeting.is_complete or group.broken, meeting.waiting, f"wait in {place}", group.label, limit
+        )
+        if not meeting.is_complete:
+            if not came:
+                group.break_off(f"{place}: timed out")
+            raise RuntimeError(group.broken)
         self._take()
         return True
 
@@ -234,12 +264,17 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
     name = str(op).rpartition(".")[2]
     if name not in REDUCTIONS:
         raise locks.not_simulated(f"all_reduce with {name} has no stand-in")
+    if not tensor.numel():
+        if async_op:
+            raise locks.not_simulated("all_reduce of nothing, under way, has no stand-in")
+        return None
     signature = ("all_reduce", name, *_shape(tensor))
     work = _group(group).join(
         signature,
-        tensor.detach().clone(),
+        _numbers(tensor),
         lambda all_: REDUCTIONS[name](torch.stack(all_)).to(tensor.dtype),
-        lambda reduced: tensor.detach().copy_(reduced),
+        lambda reduced: _put(tensor, reduced),
+        async_op,
     )
     return _finish(work, async_op)
 
@@ -249,12 +284,12 @@ def all_gather(tensors: list[torch.Tensor], tensor: torch.Tensor, group: Any = N
 
     def deliver(gathered: list[torch.Tensor]) -> None:
         for into, value in zip(tensors, gathered, strict=True):
-            into.detach().copy_(value)
+            _put(into, value)
 
     members = _group(group)
     if len(tensors) != members.size():
         raise RuntimeError(f"{len(tensors)} tensors to gather into, {members.size()} ranks")
-    work = members.join(("all_gather", *_shape(tensor)), tensor.detach().clone(), list, deliver)
+    work = members.join(("all_gather", *_shape(tensor)), _numbers(tensor), list, deliver, async_op)
     return _finish(work, async_op)
 
 
@@ -264,9 +299,10 @@ def broadcast(tensor: torch.Tensor, src: int, group: Any = None, async_op: bool 
     place = members.ranks.index(src)
     work = members.join(
         ("broadcast", f"from {src}", *_shape(tensor)),
-        tensor.detach().clone(),
+        _numbers(tensor),
         lambda all_: all_[place],
-        lambda sent: tensor.detach().copy_(sent),
+        lambda sent: _put(tensor, sent),
+        async_op,
     )
     return _finish(work, async_op)
 
@@ -294,7 +330,8 @@ def broadcast_object_list(objects: list[Any], src: int = 0, group: Any = None, d
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
     """See torch.distributed."""
-    return _finish(_group(group).join(("barrier",), None, lambda all_: None, lambda result: None), async_op)
+    work = _group(group).join(("barrier",), None, lambda all_: None, lambda result: None, async_op)
+    return _finish(work, async_op)
 
 
 def get_rank(group: Any = None) -> int:
@@ -347,7 +384,16 @@ def destroy_process_group(group: Any = None) -> None:
 
 
 def _shape(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tuple(tensor.shape), str(tensor.dtype).rpartition(".")[2]
+    """What gloo compares: it sees numbers in a row."""
+    return (tensor.numel(),), str(tensor.dtype).rpartition(".")[2]
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().flatten().clone()
+
+
+def _put(tensor: torch.Tensor, numbers: torch.Tensor) -> None:
+    tensor.detach().copy_(numbers.view(tensor.shape))
 
 
 REDUCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -365,6 +411,22 @@ def _refused(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def _for_members(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whoever is not in the group goes on at once; torch.distributed warns of it."""
+    of_group = inspect.signature(function).bind
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if of_group(*args, **kwargs).arguments.get("group") is dist.GroupMember.NON_GROUP_MEMBER:
+            return None
+        return function(*args, **kwargs)
+
+    return call
+
+
+OF_MEMBERS: tuple[Callable[..., Any], ...] = (
+    *(all_reduce, all_gather, broadcast, all_gather_object, broadcast_object_list, barrier),
+)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{
         name: _refused(name)
@@ -377,10 +439,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
             *("monitored_barrier", "init_device_mesh"),
         )
     },
+    **{function.__name__: _for_members(function) for function in OF_MEMBERS},
     **{
         function.__name__: function
         for function in (
-            *(new_group, all_reduce, all_gather, broadcast, all_gather_object, broadcast_object_list, barrier),
+            new_group,
             *(get_rank, get_world_size, get_process_group_ranks, get_global_rank, get_group_rank, get_backend),
             *(is_initialized, destroy_process_group),
         )

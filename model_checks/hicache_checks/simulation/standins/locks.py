@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from hicache_checks.simulation.tasks import Task
 from hicache_checks.simulation.world import WATCHED, NotSimulated, World, current, running_world
@@ -29,6 +29,17 @@ def named(kind: str) -> str:
     """A label for a new object, the same in every run of the same program."""
     world = current()
     return kind if world is None else world.label(kind)
+
+
+class Incomplete:
+    """What the real object has besides, public or not, is left out: it ends the run, and is no fault of the program."""
+
+    _real: ClassVar[object]
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(self._real, name):
+            raise not_simulated(f"{type(self).__name__}.{name} has no stand-in")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 class Numbered:
@@ -88,8 +99,10 @@ def touch(resource: object) -> None:
         world.touch(resource)
 
 
-class Lock:
+class Lock(Incomplete):
     """`threading.Lock`."""
+
+    _real = threading.Lock()
 
     def __init__(self) -> None:
         self._label = named("lock")
@@ -157,8 +170,10 @@ class Lock:
         self.acquire()
 
 
-class RLock:
+class RLock(Incomplete):
     """`threading.RLock`."""
+
+    _real = threading.RLock()
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -202,8 +217,10 @@ class RLock:
         self.release()
 
 
-class Condition:
+class Condition(Incomplete):
     """`threading.Condition`."""
+
+    _real = threading.Condition()
 
     def __init__(self, lock: Lock | RLock | None = None) -> None:
         if lock is not None and not isinstance(lock, Lock | RLock):
@@ -272,8 +289,10 @@ class _Waiter:
         return self.notified
 
 
-class Semaphore:
+class Semaphore(Incomplete):
     """`threading.Semaphore`."""
+
+    _real = threading.Semaphore()
 
     def __init__(self, value: int = 1) -> None:
         if value < 0:
@@ -331,8 +350,10 @@ class BoundedSemaphore(Semaphore):
         super()._give(n)
 
 
-class Event:
+class Event(Incomplete):
     """`threading.Event`."""
+
+    _real = threading.Event()
 
     def __init__(self) -> None:
         self._label = named("event")

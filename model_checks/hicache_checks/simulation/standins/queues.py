@@ -6,15 +6,17 @@ import heapq
 import queue
 import types
 from collections import deque
-from typing import Any
+from typing import Any, ClassVar
 
 from hicache_checks.simulation.standins import locks
 from hicache_checks.simulation.tasks import Task
 from hicache_checks.simulation.world import current
 
 
-class SimpleQueue:
+class SimpleQueue(locks.Incomplete):
     """`queue.SimpleQueue`."""
+
+    _real: ClassVar[object] = queue.SimpleQueue()
 
     def __class_getitem__(cls, item: Any) -> type:
         return cls
@@ -80,6 +82,8 @@ class SimpleQueue:
 
 class Queue(SimpleQueue):
     """`queue.Queue`; `queue` is the deque inside, which some programs reach into."""
+
+    _real: ClassVar[object] = queue.Queue()
 
     def __init__(self, maxsize: int = 0) -> None:
         self._name_it()

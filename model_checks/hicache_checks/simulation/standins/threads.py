@@ -16,9 +16,10 @@ from hicache_checks.simulation.world import current
 FIRST_IDENT = 1000
 
 
-class Thread(locks.Numbered):
+class Thread(locks.Incomplete, locks.Numbered):
     """`threading.Thread`. A thread that nobody ends is unwound at the end of the run, daemon or not."""
 
+    _real = threading.Thread(name="never started")
     _initialized = False
 
     def __init__(

@@ -13,6 +13,8 @@ from hicache_checks.targets.sglang.rank import Prefilled
 CAPABILITIES = ("store", "faults", "tiers", "audit", "flush", "threads", "settle")
 ATTACHES = "attach"
 SETTLE_S_MAX = 10.0
+QUIET = 2
+"""So many looks in a row at which nobody was busy: who was between two things at one, is not at the next."""
 MOMENT_S = 0.02
 """Whoever has anything to do, has begun with it by then."""
 
@@ -65,10 +67,10 @@ class SglangAdapter:
         """Wait until no storage thread has anything to do, and for calls of the stores that take their time; not for
         ever, since a thread may hang."""
         until = time.monotonic() + SETTLE_S_MAX
-        time.sleep(MOMENT_S)
-        while any(self._crew.each("is_busy")) and time.monotonic() < until:
+        quiet = 0
+        while quiet < QUIET and time.monotonic() < until:
             time.sleep(MOMENT_S)
-        time.sleep(MOMENT_S)
+            quiet = 0 if any(self._crew.each("is_busy")) else quiet + 1
 
     def close(self) -> None:
         """End the schedulers, and tell their storage threads to end."""

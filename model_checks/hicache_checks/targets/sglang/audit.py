@@ -23,17 +23,32 @@ def problems(rank: Rank) -> Iterator[str]:
     nodes = list(rank.tree.nodes())
     yield from _records(rank)
     yield from _slots(rank, nodes)
+    yield from _families(rank, nodes)
     for node in nodes:
         yield from _node(rank, node)
 
 
 def store_problems(rank: Rank) -> Iterator[str]:
-    """Of the store: what it holds of prompts that were asked for."""
+    """Of the store: what it holds of prompts that were asked for, and of what is written through to it."""
     for prompt in rank.prompts:
         for place, name in enumerate(rank.keys(prompt)):
             page = rank.shelf.pages.get(name)
             if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
                 yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
+    if not rank.shelf.has_failed_to_put:
+        yield from _unstored(rank)
+
+
+def _unstored(rank: Rank) -> Iterator[str]:
+    """A page gets to the host on its way to the store, or from it."""
+    for node in rank.tree.nodes():
+        pages = _pages(node.prefix, rank.page)
+        if node.host is None or pages is None:
+            continue
+        names = rank.keys(pages)
+        for place in range(node.start // rank.page, len(pages)):
+            if names[place] not in rank.shelf.pages:
+                yield f"P32 the host has a page of {list(pages[: place + 1])}, and the store does not"
 
 
 def _records(rank: Rank) -> Iterator[str]:
@@ -73,6 +88,21 @@ def _free_host_slots(pool: Any) -> Iterable[Any]:
     yield from pool.free_slots
     for released in getattr(pool, "release_slots", ()):
         yield from released
+
+
+def _families(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+    """Parents and children: whether host copies hang together, and whose can go."""
+    by_prefix = {node.prefix: node for node in nodes}
+    parents = {node.prefix: by_prefix.get(node.prefix[: node.start]) for node in nodes}
+    followed = {parent.prefix for node in nodes if node.host and (parent := parents[node.prefix]) is not None}
+    leaves = getattr(getattr(rank.cache, "tree_core", rank.cache), "evictable_host_leaves", None)
+    for node in nodes:
+        parent, name = parents[node.prefix], list(_pages(node.prefix, rank.page) or node.prefix)
+        if node.host and parent is not None and not parent.host and rank.writes_through:
+            yield f"P23 {name} has a host copy, and what it follows has none"
+        is_leaf = bool(node.host) and node.device is None and node.prefix not in followed
+        if leaves is not None and is_leaf != (node.raw in leaves):
+            yield f"P24 {name} {'is missing from' if is_leaf else 'must not be among'} the leaves that the host can evict"
 
 
 def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:

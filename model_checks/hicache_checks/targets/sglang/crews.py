@@ -200,6 +200,8 @@ class Processes:
             self.stop()
             raise error if isinstance(error, Hung) else ThreadDied(f"P31 the process of rank {number} died") from error
         if answer.died:
+            # The others may wait for this one.
+            self.stop()
             raise ThreadDied(f"P31 {answer.died[0]} of rank {number} died")
         return answer.value
 

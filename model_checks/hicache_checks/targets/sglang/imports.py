@@ -62,14 +62,15 @@ def importing(tree: Path, imports: Imports) -> Iterator[None]:
     """Within this block the release can be imported from its directory, also later, from within its functions.
 
     Nothing else in that directory can. Afterwards another release can be: what went by the name before, does again,
-    and the environment's variables and torch's operators are as they were.
+    and the environment's variables and torch's operators are as they were. Another one may also be open besides: which
+    modules go by the name is then for the caller to see to.
     """
     before = _taken_out(imports)
     guards = _Guards(imports)
-    finder = _OwnModules(tree, imports, guards)
+    finder = _OwnModules(str(tree), imports, guards)
     sys.meta_path.insert(0, finder)
     try:
-        new_import = _Importer(imports, guards, builtins.__import__).import_
+        new_import = _Importer(str(tree), imports, guards, builtins.__import__).import_
         with mock.patch.object(builtins, "__import__", new_import), mock.patch.dict(os.environ):
             yield
     finally:
@@ -92,7 +93,8 @@ def _take_back_operators(modules: Iterable[types.ModuleType]) -> None:
 class _Importer:
     """What an import statement asks."""
 
-    def __init__(self, imports: Imports, guards: _Guards, real_import: Callable[..., Any]) -> None:
+    def __init__(self, tree: str, imports: Imports, guards: _Guards, real_import: Callable[..., Any]) -> None:
+        self._tree = tree
         self._imports = imports
         self._guards = guards
         self._real_import = real_import
@@ -107,15 +109,15 @@ class _Importer:
         level: int = 0,
     ) -> Any:
         """See builtins.__import__."""
-        importer, imports = str((globals or {}).get("__name__", "")), self._imports
+        names, imports = globals or {}, self._imports
+        importer, file = str(names.get("__name__", "")), str(names.get("__file__", ""))
         try:
             return self._real_import(name, globals, locals, fromlist, level)
         except ModuleNotFoundError as error:
             lacking = error.name or ""
-            is_for_it = (
-                imports.is_own(importer) and not imports.is_own(lacking) and lacking.partition(".")[0] not in NEVER
-            )
-            if level or not is_for_it or not _is_in(name, lacking):
+            is_its_own = imports.is_own(importer) and (not file or _is_below(file, self._tree))
+            is_foreign = not imports.is_own(lacking) and lacking.partition(".")[0] not in NEVER
+            if level or not is_its_own or not is_foreign or not _is_in(name, lacking):
                 raise
             if self._guards.are_around():
                 imports.missing.setdefault(name, importer)
@@ -141,8 +143,8 @@ class _Importer:
 class _OwnModules(importlib.abc.MetaPathFinder):
     """Finds the release's own modules as Python does, in the one directory, and sees them load."""
 
-    def __init__(self, tree: Path, imports: Imports, guards: _Guards) -> None:
-        self._tree = str(tree)
+    def __init__(self, tree: str, imports: Imports, guards: _Guards) -> None:
+        self._tree = tree
         self._imports = imports
         self._guards = guards
 
@@ -152,7 +154,7 @@ class _OwnModules(importlib.abc.MetaPathFinder):
         """See MetaPathFinder."""
         if not self._imports.is_own(name):
             return None
-        if path is not None and not all(place.startswith(self._tree) for place in path):
+        if path is not None and not all(_is_below(place, self._tree) for place in path):
             # Another release is open besides, and this is a part of that one.
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, [self._tree] if path is None else path)
@@ -248,3 +250,7 @@ def _names(kinds: ast.expr) -> Iterator[str]:
 
 def _is_in(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
+
+
+def _is_below(place: str, tree: str) -> bool:
+    return Path(place).is_relative_to(tree)

@@ -27,7 +27,7 @@ from hicache_checks.targets.sglang.tree import maps_of, tree_of
 
 Tokens = Sequence[int]
 TURNS_TO_REST = 60
-TURN_S = 0.5
+TURN_S = 0.25
 QUEUES = ("prefetch_queue", "prefetch_buffer", "prefetch_sync_queue", "backup_queue")
 
 
@@ -76,6 +76,11 @@ class Rank:
         """How much may wait for host memory at a time; 0: what the release chooses by itself."""
         if self.config["limit_pages"]:
             self.controller.prefetch_capacity_limit = self.config["limit_pages"] * self.page
+
+    @property
+    def writes_through(self) -> bool:
+        """Does what is computed go to the host at once?"""
+        return bool(self.controller.write_policy == "write_through")
 
     # ---- tokens, keys and requests
 
@@ -212,8 +217,6 @@ class Rank:
             self.tick()
             if not any(maps_of(self.cache).values()):
                 return True
-            if not all(thread.is_alive() for thread in self.threads()):
-                return False
             time.sleep(TURN_S)
         return False
 
