@@ -264,12 +264,12 @@ class Side:
     """A target with the modules that it was loaded in: two variants of one package have each their own."""
 
     target: Target
-    modules: Mapping[str, Any]
+    modules: dict[str, Any]
     capabilities: frozenset[str]
 
     def run(self, program: Program, judge: type[Recorder] = Recorder) -> Run:
         """See run_program."""
-        with _in_place(self.modules):
+        with _in_place(self.modules, self.target.packages):
             return run_program(self.target, program, judge)
 
 
@@ -277,24 +277,28 @@ class Side:
 def open_side(name: str) -> Iterator[Side]:
     """Load a target, simulated. Raises InputError."""
     with opened(name, simulate=True) as target:
-        own = tuple(f"{package}." for package in target.packages)
-        modules = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(own)}
+        modules = {name: sys.modules[name] for name in _own(target.packages)}
         capabilities: list[str] = []
         World(Plainest()).run(lambda: capabilities.extend(built(target.build).capabilities()))
         yield Side(target, modules, frozenset(capabilities))
 
 
 @contextmanager
-def _in_place(modules: Mapping[str, Any]) -> Iterator[None]:
-    """What is imported within a function is then of the same variant."""
-    others = {name: sys.modules[name] for name in modules if name in sys.modules}
+def _in_place(modules: dict[str, Any], packages: Sequence[str]) -> Iterator[None]:
+    """What is imported within a function is then of the same variant, and stays with it."""
+    others = {name: sys.modules.pop(name) for name in _own(packages)}
     sys.modules.update(modules)
     try:
         yield
     finally:
-        for name in modules:
-            sys.modules.pop(name, None)
+        modules.update({name: sys.modules.pop(name) for name in _own(packages)})
         sys.modules.update(others)
+
+
+def _own(packages: Sequence[str]) -> list[str]:
+    """The names of the modules of these packages that are loaded."""
+    own = tuple(f"{package}." for package in packages)
+    return [name for name in sys.modules if f"{name}.".startswith(own)]
 
 
 def crowded(menu: Sequence[Item]) -> tuple[Item, ...]:
