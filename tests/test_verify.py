@@ -32,6 +32,7 @@ from hicache_checks.verify_designs import DESIGN_BOUNDS, OTHERS, DesignFound, De
 from hicache_checks.verify_mutants import faults
 from hicache_checks.verify_simulation import judge_campaign
 from hicache_checks.verify_specification import CANONICAL, Part, judge_liveness, judge_small, judge_trio
+from hicache_checks.verify_target import judge_target
 from hicache_spec import DESIGNS, Bounds
 from hicache_spec.bounds import AGAIN, PRESSURE, SMALL, SOLO_CHURN, TRIO_PRESSURE
 from hicache_spec.claim import CLAIM_PAIR
@@ -41,7 +42,7 @@ PARTS = (
     *("specification", "specification", "liveness", "refinement", "designs", "mutants"),
     *("implementation", "simulation", "workload"),
 )
-NOT_COVERED = ("releases",)
+NOT_COVERED = ("target",)
 
 
 @pytest.mark.heavy
@@ -58,7 +59,7 @@ def test_the_main_job(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     rows = len(PARTS) + len(NOT_COVERED)
     assert [line.split()[0] for line in lines[:rows]] == [*PARTS, *NOT_COVERED]
-    assert all("not covered yet" in line for line in lines[len(PARTS) : rows])
+    assert all("not asked for" in line for line in lines[len(PARTS) : rows])
     assert lines[rows].split() == ["property", *(name for name in DESIGNS if name != CANONICAL)]
     assert "step_drain_decides_its_own_attempt  11 steps " in lines[rows + 1]
     assert lines[-1] == "verdict: pass"
@@ -358,3 +359,21 @@ def test_a_finding_of_the_simulation_fails_the_job() -> None:
     assert part.verdict is Verdict.FAIL
     assert part.details == ["simulation: P13: page 3 is freed twice"]
     assert judge_campaign(Campaign(), 1.0).verdict is Verdict.ERROR
+
+
+def test_a_target_that_is_named_is_a_row_with_its_findings_below() -> None:
+    campaign = Campaign(profile="attempts", schedules=700, outcomes=Counter({"submitted": 9}))
+    assert judge_target("sglang==0.5.23", campaign, 20.0).verdict is Verdict.PASS
+    campaign.add(Reported(Finding("P4 inv_rest_restores_the_pool", "2 free pages are not the 6 pages"), 3))
+    campaign.add(Reported(Finding("P31 threads_survive", "a thread died"), 5))
+    part = judge_target("sglang==0.5.23", campaign, 20.0)
+    assert (part.verdict, part.row.says) == (Verdict.FAIL, "2 findings")
+    assert part.row.bounds == "sglang==0.5.23 (attempts), 2 ranks, 3 policies"
+    first, second, how = part.details
+    assert "P31 threads_survive: a thread died (5 schedules)" in first
+    assert "P4 inv_rest_restores_the_pool" in second
+    assert "--findings DIR" in how
+    assert [finding["property"] for finding in part.keys["findings"]] == [
+        "P31 threads_survive",
+        "P4 inv_rest_restores_the_pool",
+    ]

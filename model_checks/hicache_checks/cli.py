@@ -322,6 +322,9 @@ def workload(
 @app.command()
 def verify(
     workload: Annotated[str | None, typer.Option(metavar="FILE", help="A request trace; else a synthetic one.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Search this one, too, for 20 s: sglang==0.5.18, say.")
+    ] = None,
     json: JsonOption = None,
 ) -> int:
     """The main job: specification, implementation and workload, one summary."""
@@ -329,7 +332,7 @@ def verify(
     def body(screen: Screen) -> Outcome:
         from hicache_checks import verify_command
 
-        return verify_command.run(verify_command.VerifyOptions(workload=workload), screen)
+        return verify_command.run(verify_command.VerifyOptions(workload, target), screen)
 
     return run_command("verify", json, body)
 
