@@ -17,15 +17,15 @@ import msgspec
 from hicache_checks.conformance.findings import Finding
 from hicache_checks.conformance.program import MENU, Setup, Step
 from hicache_checks.conformance.properties import properties_of
-from hicache_checks.conformance.schedule import Result, run_script
+from hicache_checks.conformance.schedule import run_script
+from hicache_checks.conformance.search import STRATEGIES
 from hicache_checks.conformance.target import Target
 from hicache_checks.reporting import InputError
 from hicache_checks.simulation.choices import Choices, Plainest, Seeded
-from hicache_checks.simulation.strategies import Walk
 from hicache_spec.bounds import POLICY
 
 SUFFIX = ".toml"
-BESIDES = ("observe", "hold", "hold_copies", "release_copies")
+BESIDES = ("observe", "hold", "hold_copies", "release_copies", "detach", "attach", "damage")
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)
 
@@ -123,7 +123,9 @@ def play(target: Target, scenario: Scenario, schedules: int, note: Callable[[int
     for number in range(schedules):
         note(number)
         choices = Plainest() if number == 0 else Seeded(f"scenario/{number}")
-        result = run_once(target, scenario, choices)
+        kinds = STRATEGIES["mixed"]
+        strategy = kinds[number % len(kinds)](choices.random) if isinstance(choices, Seeded) else None
+        result = run_script(target.build, scenario.setup, scenario.program, choices, strategy, target.judge)
         played.schedules += 1
         finding = result.finding
         if finding is None:
@@ -133,12 +135,6 @@ def play(target: Target, scenario: Scenario, schedules: int, note: Callable[[int
             break
         played.others[str(finding)] = played.others.get(str(finding), 0) + 1
     return played
-
-
-def run_once(target: Target, scenario: Scenario, choices: Choices) -> Result:
-    """One schedule."""
-    strategy = Walk(choices.random) if isinstance(choices, Seeded) else None
-    return run_script(target.build, scenario.setup, scenario.program, choices, strategy, target.judge)
 
 
 def to_document(scenario: Scenario) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,7 +29,10 @@ from hicache_checks.conformance import replay_file
 from hicache_checks.conformance import scenario as scenarios
 from hicache_checks.conformance.adapter_checks import ADAPTER
 from hicache_checks.conformance.differ import compare_job
+from hicache_checks.conformance.end_to_end import fetch_job
 from hicache_checks.conformance.findings import HARNESS
+from hicache_checks.conformance.judges import built
+from hicache_checks.conformance.program import Setup
 from hicache_checks.conformance.properties import shows_the_same
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.replay_file import Recorded, program_of
@@ -243,6 +246,7 @@ def _confirm(job: Mapping[str, Any], say: Say) -> None:
     """The programs of replays with real threads, each until the same property is violated or the time is up."""
     replays = [replay_file.from_document(replay, "the job") for replay in job["replays"]]
     with _loaded(job, THREADS, say) as (target, _):
+        _warm_up(target, replays[0].how)
         until = time.monotonic() + CONFIRM_S
         for left, replay in zip(range(len(replays), 0, -1), replays, strict=True):
             start, runs, found, build = time.monotonic(), 0, None, _heard(target, say).build
@@ -254,6 +258,14 @@ def _confirm(job: Mapping[str, Any], say: Say) -> None:
                 if result.finding and replay.found and shows_the_same(result.finding, replay.found):
                     found = result.finding
             say({"runs": runs, "confirmed": found is not None, "finding": None if found is None else asdict(found)})
+
+
+def _warm_up(target: Target, how: Recorded) -> None:
+    """Real ranks may be processes that take long to load. What goes wrong here, goes wrong again when it counts."""
+    with suppress(Exception):
+        adapter = built(target.build)
+        adapter.reset(Setup(how.ranks, how.policy).config())
+        adapter.close()
 
 
 def _minimise(job: Mapping[str, Any], say: Say) -> None:
@@ -319,6 +331,7 @@ JOBS: dict[str, Callable[[Mapping[str, Any], Say], None]] = {
     "scenario": _scenario,
     "find": _find,
     "compare": compare_job,
+    "fetch": lambda job, say: fetch_job(job, say, _loaded),
 }
 
 if __name__ == "__main__":

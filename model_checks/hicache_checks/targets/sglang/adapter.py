@@ -90,6 +90,10 @@ class SglangAdapter:
         """The last page of this prompt can no longer be read by this rank, although it is said to exist."""
         self._crew.one(rank, "lose", tokens)
 
+    def damage(self, rank: int, tokens: Sequence[int]) -> None:
+        """The file of the last page of this prompt is cut off, where a rank's store has files."""
+        self._crew.one(rank, "damage", tokens)
+
     def heal_storage(self) -> None:
         """The stores work again."""
         self._crew.each("heal")
@@ -104,9 +108,9 @@ class SglangAdapter:
 
     # ---- the tiers, and everything
 
-    def prefill(self, tokens: Sequence[int]) -> Prefilled:
-        """The model's part."""
-        ranks: list[Prefilled] = self._crew.all("prefill", tokens)
+    def prefill(self, tokens: Sequence[int], extra: str | None = None) -> Prefilled:
+        """The model's part; `extra`: for an adapter or a tenant whose pages are nobody else's."""
+        ranks: list[Prefilled] = self._crew.all("prefill", tokens, extra)
         return Prefilled(tuple(f"rank {n}: {line}" for n, done in enumerate(ranks) for line in done.wrong))
 
     def evict_device(self, pages: int) -> int:

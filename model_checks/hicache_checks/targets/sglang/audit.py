@@ -5,7 +5,7 @@ with the property first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +16,8 @@ from hicache_checks.targets.sglang.tree import NodeSeen, maps_of
 
 if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
+
+Written = Callable[[int], Sequence[object]]
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -43,7 +45,7 @@ def _unstored(rank: Rank) -> Iterator[str]:
     """A page gets to the host on its way to the store, or from it."""
     for node in rank.tree.nodes():
         pages = _pages(node.prefix, rank.page)
-        if node.host is None or pages is None:
+        if node.host is None or pages is None or extra_of(node) is not None:
             continue
         names = rank.keys(pages)
         for place in range(node.start // rank.page, len(pages)):
@@ -92,17 +94,18 @@ def _free_host_slots(pool: Any) -> Iterable[Any]:
 
 def _families(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
     """Parents and children: whether host copies hang together, and whose can go."""
-    by_prefix = {node.prefix: node for node in nodes}
-    parents = {node.prefix: by_prefix.get(node.prefix[: node.start]) for node in nodes}
-    followed = {parent.prefix for node in nodes if node.host and (parent := parents[node.prefix]) is not None}
+    by_prefix = {(extra_of(node), node.prefix): node for node in nodes}
+    parents = {id(node): by_prefix.get((extra_of(node), node.prefix[: node.start])) for node in nodes}
+    followed = {id(parents[id(node)]) for node in nodes if node.host}
     leaves = getattr(getattr(rank.cache, "tree_core", rank.cache), "evictable_host_leaves", None)
     for node in nodes:
-        parent, name = parents[node.prefix], list(_pages(node.prefix, rank.page) or node.prefix)
+        parent, name = parents[id(node)], list(_pages(node.prefix, rank.page) or node.prefix)
         if node.host and parent is not None and not parent.host and rank.writes_through:
             yield f"P23 {name} has a host copy, and what it follows has none"
-        is_leaf = bool(node.host) and node.device is None and node.prefix not in followed
+        is_leaf = bool(node.host) and node.device is None and id(node) not in followed
         if leaves is not None and is_leaf != (node.raw in leaves):
-            yield f"P24 {name} {'is missing from' if is_leaf else 'must not be among'} the leaves that the host can evict"
+            said = "is missing from" if is_leaf else "must not be among"
+            yield f"P24 {name} {said} the leaves that the host can evict"
 
 
 def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
@@ -115,14 +118,21 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
         yield f"P14 {node.device_refs} hold on to the device pages of {name} at rest"
     if node.host_refs:
         yield f"P14 {node.host_refs} hold on to the host pages of {name} at rest"
-    if node.hashes is not None and list(node.hashes) != list(_hashes(rank, node)):
+    if extra_of(node) is None and node.hashes is not None and list(node.hashes) != list(_hashes(rank, node)):
         yield f"P21 the hashes of {name} are not those of its chain"
+    written = written_as(pages, extra_of(node))
     for end in range(place + 1, len(pages) + 1):
         at = (end - 1 - place) * rank.page
-        if node.host is not None and not _has_bytes(rank, rank.host.kv_buffer, pages[:end], node.host[at]):
-            yield f"P6 the host page of {list(pages[:end])} holds other bytes"
+        if node.host is None or _has_bytes(rank, rank.host.kv_buffer, written(end), node.host[at]):
+            continue
+        owners = [None, *rank.extras]
+        theirs = (written_as(pages, owner)(end) for owner in owners)
+        if any(_has_bytes(rank, rank.host.kv_buffer, prefix, node.host[at]) for prefix in theirs):
+            yield f"P19 the host page of {list(written(end))} holds what was computed for somebody else"
+        else:
+            yield f"P6 the host page of {list(written(end))} holds other bytes"
     if node.device is not None:
-        for line in wrong_device_pages(rank, pages, node.device, place):
+        for line in wrong_device_pages(rank, written, node.device, place):
             yield f"P6 {line}"
 
 
@@ -137,23 +147,34 @@ def _hashes(rank: Rank, node: NodeSeen) -> list[str]:
     return chain[node.start // rank.page :]
 
 
-def _has_bytes(rank: Rank, buffer: torch.Tensor, prefix: Sequence[int], slot: int) -> bool:
+def _has_bytes(rank: Rank, buffer: torch.Tensor, prefix: Sequence[object], slot: int) -> bool:
     page = buffer[:, :, slot : slot + rank.page]
     return torch.equal(page, content(prefix, rank.number, page))
 
 
-def wrong_device_pages(rank: Rank, pages: Sequence[int], slots: Sequence[int], known: int = 0) -> tuple[str, ...]:
+def written_as(pages: Sequence[int], extra: str | None) -> Written:
+    """What the bytes of the last page of so long a prefix depend on; `extra`: adapter or tenant."""
+    return lambda length: pages[:length] if extra is None else (extra, *pages[:length])
+
+
+def extra_of(node: NodeSeen) -> str | None:
+    """The adapter or tenant that a node belongs to."""
+    extra: str | None = getattr(node.raw.key, "extra_key", None)
+    return extra
+
+
+def wrong_device_pages(rank: Rank, written: Written, slots: Sequence[int], known: int = 0) -> tuple[str, ...]:
     """Those of the device pages in these slots, of a prompt without its first `known`, that hold other bytes."""
     wrong = []
     for place in range(known, known + len(slots) // rank.page):
         start = (place - known) * rank.page
         page = _device_page(rank, torch.tensor(slots[start : start + rank.page]))
-        if not torch.equal(page, content(pages[: place + 1], rank.number, page)):
-            wrong.append(f"the device page of {list(pages[: place + 1])} holds other bytes")
+        if not torch.equal(page, content(written(place + 1), rank.number, page)):
+            wrong.append(f"the device page of {list(written(place + 1))} holds other bytes")
     return tuple(wrong)
 
 
-def write_device_page(rank: Rank, prefix: Sequence[int], slots: torch.Tensor) -> None:
+def write_device_page(rank: Rank, prefix: Sequence[object], slots: torch.Tensor) -> None:
     """The model's answer for the last page of a prefix."""
     device = rank.parts.device
     page = content(prefix, rank.number, _device_page(rank, slots))

@@ -11,12 +11,14 @@ import functools
 import importlib
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from hicache_checks.targets.sglang.files import new_directory
 from hicache_checks.targets.sglang.surroundings import Settings
 
 HIRADIX, UNIFIED = "hiradix", "unified"
@@ -25,6 +27,9 @@ TREES = {
     UNIFIED: ("mem_cache.unified_radix_cache", "UnifiedRadixCache"),
 }
 """Kinds of trees: module and class."""
+OURS, FILES = "memory", "file"
+"""Kinds of stores: see `store`, and the release's own."""
+DIRECTORY = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 HALF_A_PAGE = 0.5
 """By so much a ratio is off, so that no rounding of it matters."""
 HEADS, HEAD_DIM, LAYERS = 1, 4, 2
@@ -80,7 +85,7 @@ def needed(name: str) -> ModuleType:
 
 
 def settings_for(config: Mapping[str, Any]) -> Settings:
-    """Server arguments for what an adapter's `reset` is given; `write_policy` besides."""
+    """Server arguments for what an adapter's `reset` is given; `write_policy` and `storage` besides."""
     page = config["page_size"]
     extra = {
         "backend_name": "pages",
@@ -98,7 +103,7 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         hicache_mem_layout="layer_first",
         hicache_io_backend="direct",
         hicache_write_policy=config.get("write_policy", "write_through"),
-        hicache_storage_backend=backend(),
+        hicache_storage_backend=backend(config.get("storage", OURS)),
         hicache_storage_backend_extra_config=json.dumps(extra),
         hicache_storage_prefetch_policy=config["policy"],
         hicache_host_memory_mode="cache",
@@ -119,12 +124,20 @@ def adds_a_page() -> bool:
     return "// self.page_size + 1" in inspect.getsource(inspect.unwrap(pool.__init__))
 
 
-def backend() -> str:
-    """The release's own way to a store of somebody else; the oldest have none, and get it in place of their files."""
+def backend(storage: str) -> str:
+    """What the release calls a store: its own way to one of somebody else, or its files, in a new directory. The oldest
+    have no such way, and get ours in place of their files.
+    """
+    if storage == FILES:
+        os.environ[DIRECTORY] = new_directory()
+    elif storage != OURS:
+        raise ValueError(f"a store is {OURS} or {FILES}, not {storage!r}")
     if module("mem_cache.storage.backend_factory") is not None:
-        return "dynamic"
-    files = vars(needed("mem_cache.hicache_storage"))
-    files["HiCacheFile"] = getattr(importlib.import_module(STORE_MODULE), STORE_CLASS)
+        return "file" if storage == FILES else "dynamic"
+    files = needed("mem_cache.hicache_storage")
+    theirs = vars(files).setdefault("_files_of_the_release", vars(files)["HiCacheFile"])
+    ours = getattr(importlib.import_module(STORE_MODULE), STORE_CLASS)
+    vars(files)["HiCacheFile"] = theirs if storage == FILES else ours
     return "file"
 
 

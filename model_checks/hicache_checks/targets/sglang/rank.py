@@ -12,6 +12,7 @@ import inspect
 import time
 from array import array
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,15 +21,20 @@ from hicache_checks.targets.sglang import audit, building
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
+from hicache_checks.targets.sglang.files import Files, FileShelf
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 from hicache_checks.targets.sglang.surroundings import Settings, page_hashes
-from hicache_checks.targets.sglang.tree import maps_of, tree_of
+from hicache_checks.targets.sglang.tree import NodeSeen, maps_of, tree_of
 
 Tokens = Sequence[int]
 TURNS_TO_REST = 60
 TURN_S = 0.25
 QUEUES = ("prefetch_queue", "prefetch_buffer", "prefetch_sync_queue", "backup_queue")
+
+
+class EvictsTooLittle(Exception):
+    """P9: the device is said to have pages that can go, and they do not go."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +51,17 @@ class Rank:
         self.number = number
         self.config = config
         self.page: int = config["page_size"]
-        self.parts: Parts = building.build(config, release.surroundings.settings, group, release.kind)
+        self._settings = release.surroundings.settings
+        self.parts: Parts = building.build(config, self._settings, group, release.kind)
         self.cache = self.parts.cache
         self.controller = self.cache.cache_controller
         self.tree = tree_of(self.cache)
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
-        self.shelf = SHELVES.setdefault(number, Shelf())
+        self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
+        self.extras: dict[str, None] = {}
         self._scheduler = release.scheduler
-        self._settings = release.surroundings.settings
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
         self._wants_arrays = self._key is not None and "array" in str(
@@ -71,6 +78,14 @@ class Rank:
         if hasattr(self.cache, "shutdown"):
             # Else every rank ever built is kept until the process ends.
             atexit.unregister(self.cache.shutdown)
+
+    def _shelf(self) -> Shelf:
+        if self.config.get("storage") != building.FILES:
+            return SHELVES.setdefault(self.number, Shelf())
+        store = self.controller.storage_backend
+        files = Files(Path(store.file_path), store._get_suffixed_key)
+        shelf = SHELVES[self.number] = FileShelf(files, self.flat((0,)).nbytes)
+        return shelf
 
     def _limit(self) -> None:
         """How much may wait for host memory at a time; 0: what the release chooses by itself."""
@@ -89,29 +104,33 @@ class Rank:
         ids = [token * self.page + place for token in tokens for place in range(self.page)]
         return array("q", ids) if self._wants_arrays else ids
 
-    def key(self, ids: Any) -> Any:
-        """The radix key of token ids."""
-        return ids if self._key is None else self._key(ids, None)
+    def key(self, ids: Any, extra: str | None = None) -> Any:
+        """The radix key of token ids; `extra`: the adapter or tenant that they are computed for, none in the oldest."""
+        return ids if self._key is None else self._key(ids, extra)
 
     def handle(self, rid: str) -> Any:
         """What the release knows a request by."""
         return rid if self._handle is None else self._handle(rid, self._attempts.get(rid, 0))
 
-    def match(self, ids: Any) -> Any:
+    def match(self, ids: Any, extra: str | None = None) -> Any:
         """The release's own answer to what of a prompt is where."""
         params = getattr(self._base, "MatchPrefixParams", None)
-        key = self.key(ids)
+        key = self.key(ids, extra)
         return self.cache.match_prefix(key) if params is None else self.cache.match_prefix(params(key=key))
 
-    def request(self, rid: str, tokens: Tokens) -> Settings:
+    def request(self, rid: str, tokens: Tokens, extra: str | None = None) -> Settings:
         """A request as the scheduler has it; a request has one more token than the pages that are asked for."""
         ids = self.tokens(tokens)
-        self.prompts[tuple(tokens)] = None
+        if extra is None:
+            self.prompts[tuple(tokens)] = None
+        else:
+            self.extras[extra] = None
         request = Settings(
             rid=rid,
             cache_request_handle=self.handle(rid),
             full_untruncated_fill_ids=ids,
             fill_ids=ids,
+            extra_key=extra,
             swa_host_hit_length=0,
             mamba_host_hit_length=0,
             kv=Settings(),
@@ -121,7 +140,7 @@ class Rank:
         return request
 
     def _matched(self, request: Settings, ids: Any) -> None:
-        found = self.match(ids)
+        found = self.match(ids, request.extra_key)
         on_device = found.device_prefix_len if hasattr(found, "device_prefix_len") else len(found.device_indices)
         request.prefix_len, request.prefix_indices = on_device, range(on_device)
         request.last_node, request.last_host_node = found.last_device_node, found.last_host_node
@@ -174,30 +193,35 @@ class Rank:
         """One turn of the scheduler's loop."""
         self.cache.check_hicache_events()
 
-    def prefill(self, tokens: Tokens) -> Prefilled:
+    def prefill(self, tokens: Tokens, extra: str | None = None) -> Prefilled:
         """The model's part: match, load back, compute the rest, insert it."""
         ids = self.tokens(tokens)
-        request = self.request("prefill", tokens)
+        request = self.request("prefill", tokens, extra)
         self._matched(request, ids)
         if request.host_hit_length:
             self._load_back(request)
             self._matched(request, ids)
-        values = [slot for node in self.tree.path(ids)[: self._depth(request)] for slot in node.device or ()]
-        wrong = audit.wrong_device_pages(self, tokens, values)
+        values = [slot for node in self._path(request)[: self._depth(request)] for slot in node.device or ()]
+        wrong = audit.wrong_device_pages(self, audit.written_as(tokens, extra), values)
         receipt = self.cache.inc_lock_ref(request.last_node)
         missing = len(ids) - len(values)
         new = self._allocated(missing) if missing else torch.empty(0, dtype=torch.int64)
         if new is not None:
-            self._compute(tokens, len(values) // self.page, new)
-            self._insert(ids, torch.cat([torch.tensor(values, dtype=torch.int64), new]), len(values))
+            self._compute(tokens, extra, len(values) // self.page, new)
+            slots = torch.cat([torch.tensor(values, dtype=torch.int64), new])
+            self._insert(self.key(ids, extra), slots, len(values))
         self._unlock(request.last_node, receipt)
         return Prefilled(wrong)
 
     def evict_device(self, pages: int) -> int:
-        """The device forgets pages."""
+        """The device forgets pages. Raises EvictsTooLittle."""
         before = self.parts.allocator.available_size()
+        possible = min(pages, int(self.cache.evictable_size()) // self.page)
         self._evict(pages * self.page)
-        return int(self.parts.allocator.available_size() - before) // self.page
+        done = int(self.parts.allocator.available_size() - before) // self.page
+        if done < possible:
+            raise EvictsTooLittle(f"P9 of {possible} device pages that can be evicted, {done} are")
+        return done
 
     def hold_copies(self) -> None:
         """Copies between the pools do not end."""
@@ -231,6 +255,7 @@ class Rank:
         self.shelf.forget()
         self._attempts.clear()
         self.prompts.clear()
+        self.extras.clear()
         return True
 
     def detach(self) -> bool:
@@ -238,6 +263,8 @@ class Rank:
         if not self.rest():
             return False
         done, _ = self.cache.detach_storage_backend()
+        # What is computed from now on need not be in the store.
+        self.shelf.has_failed_to_put = True
         return bool(done)
 
     def attach(self) -> bool:
@@ -333,10 +360,14 @@ class Rank:
                 return
             time.sleep(TURN_S)
 
+    def _path(self, request: Settings) -> list[NodeSeen]:
+        """The nodes on a prompt, of those that are computed for the same adapter or tenant."""
+        return [node for node in self.tree.path(request.fill_ids) if audit.extra_of(node) == request.extra_key]
+
     def _depth(self, request: Settings) -> int:
         """How many nodes from the root on are on the device as far as was matched."""
         depth, length = 0, 0
-        for node in self.tree.path(request.fill_ids):
+        for node in self._path(request):
             length += node.length
             if node.device is None or length > request.prefix_len:
                 break
@@ -354,15 +385,15 @@ class Rank:
         params = getattr(self._base, "EvictParams", None)
         self.cache.evict(tokens if params is None else params(num_tokens=tokens))
 
-    def _compute(self, tokens: Tokens, known: int, slots: torch.Tensor) -> None:
+    def _compute(self, tokens: Tokens, extra: str | None, known: int, slots: torch.Tensor) -> None:
         """The model writes the pages of a prompt that follow the first `known`."""
-        for place in range(known, len(tokens)):
-            start = (place - known) * self.page
-            audit.write_device_page(self, tokens[: place + 1], slots[start : start + self.page])
+        written = audit.written_as(tokens, extra)
+        for start in range(0, len(slots), self.page):
+            place = known + start // self.page
+            audit.write_device_page(self, written(place + 1), slots[start : start + self.page])
 
-    def _insert(self, ids: Any, values: torch.Tensor, known: int) -> None:
+    def _insert(self, key: Any, values: torch.Tensor, known: int) -> None:
         params = getattr(self._base, "InsertParams", None)
-        key = self.key(ids)
         if params is None:
             length = self.cache.insert(key, values)
         else:
@@ -387,6 +418,12 @@ class Rank:
     def lose(self, tokens: Tokens) -> None:
         """The last page of this prompt can no longer be read, although it is said to exist."""
         self.shelf.lost.add(self.keys(tokens)[-1])
+
+    def damage(self, tokens: Tokens) -> None:
+        """The file of the last page of this prompt is cut off. TypeError: the store has no files."""
+        if not isinstance(self.shelf, FileShelf):
+            raise TypeError("only a store of files can be damaged")
+        self.shelf.damage(self.keys(tokens))
 
     def heal(self) -> None:
         """The store works again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 import torch
 
@@ -31,7 +31,7 @@ class Shelf:
     """
 
     def __init__(self) -> None:
-        self.pages: dict[str, torch.Tensor] = {}
+        self.pages: MutableMapping[str, torch.Tensor] = {}
         self.lost: set[str] = set()
         self.has_failed_to_put = False
         self.stalled = 0

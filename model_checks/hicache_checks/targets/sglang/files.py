@@ -1,0 +1,92 @@
+"""Pages in the files of a release's own store, as a shelf has them, and a disk that is full."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from pathlib import Path
+
+import torch
+
+from hicache_checks.targets.sglang.shelf import Shelf
+
+_directories: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def new_directory() -> str:
+    """An empty one for the files of a system; that of the system before is removed."""
+    _directories[:] = [tempfile.TemporaryDirectory(prefix="hicheck-pages-")]
+    return _directories[0].name
+
+
+class Files(MutableMapping[str, torch.Tensor]):
+    """Pages by key, each in a file of its own. `named`: the name that the release gives to a key's file, without its
+    ending.
+    """
+
+    def __init__(self, directory: Path, named: Callable[[str], str]) -> None:
+        self._directory = directory
+        self._named = named
+
+    def path(self, key: str) -> Path:
+        """Where a page is, or would be."""
+        return self._directory / f"{self._named(key)}.bin"
+
+    def __getitem__(self, key: str) -> torch.Tensor:
+        try:
+            raw = self.path(key).read_bytes()
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        whole = len(raw) // torch.float32.itemsize * torch.float32.itemsize
+        return torch.frombuffer(bytearray(raw[:whole]), dtype=torch.float32) if whole else torch.empty(0)
+
+    def __setitem__(self, key: str, page: torch.Tensor) -> None:
+        self.path(key).write_bytes(page.contiguous().view(torch.uint8).numpy().tobytes())
+
+    def __delitem__(self, key: str) -> None:
+        self.path(key).unlink()
+
+    def __iter__(self) -> Iterator[str]:
+        end = len(self._named(""))
+        return (file.stem[:-end] if end else file.stem for file in self._directory.glob(f"*{self._named('')}.bin"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def damage(self, key: str) -> None:
+        """Half of a page is gone."""
+        file = self.path(key)
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+class FileShelf(Shelf):
+    """The release's own files. What can go wrong is that the disk is full in the middle of a page."""
+
+    def __init__(self, files: Files, page_bytes: int) -> None:
+        super().__init__()
+        self.files = files
+        self.pages = files
+        self._page_bytes = page_bytes
+
+    def break_(self, call: str, how: str) -> None:
+        """See Shelf."""
+        if (call, how) != ("put", "short"):
+            raise ValueError(f"the files of a release cannot {how} in {call}")
+        self.has_failed_to_put = True
+        _limit_files(self._page_bytes // 2)
+
+    def heal(self) -> None:
+        """See Shelf."""
+        super().heal()
+        _limit_files(resource.RLIM_INFINITY)
+
+    def damage(self, keys: Sequence[str]) -> None:
+        """Half of the last of these pages is gone."""
+        self.files.damage(keys[-1])
+
+
+def _limit_files(size: int) -> None:
+    """No file of this process grows beyond so many bytes."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size == resource.RLIM_INFINITY else size, hard))

@@ -1,0 +1,94 @@
+"""Scenarios: the format, and what a scenario says of a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conform_run import ran
+from hicache_checks.conformance import scenario as scenarios
+from hicache_checks.conformance.findings import Finding
+from hicache_checks.conformance.program import Step
+from hicache_checks.conformance.target import kind_of
+from hicache_checks.reporting import InputError, Verdict
+from hicache_checks.scenario_command import ScenarioOptions, Tried, run, verdict_of
+from hicache_checks.targets.releases import release_of
+
+HEADER = """
+title = "a page is lost"
+source = ["a test"]
+shows = ["P4", "P13"]
+affected = []
+repaired = []
+"""
+STEPS = 'steps = [["store", [1, 2]], ["submit", "a", [1, 2]], ["turn"]]'
+
+
+@pytest.mark.parametrize("name", scenarios.names())
+def test_every_scenario_can_be_read_and_names_releases(name: str) -> None:
+    scenario = scenarios.read(name)
+    assert scenario.shows
+    assert scenario.source
+    assert scenario.affected, "a scenario that nobody shows proves nothing"
+    for target in (*scenario.affected, *scenario.repaired):
+        assert release_of(kind_of(target)[0]) is not None, target
+    assert not set(scenario.affected) & set(scenario.repaired)
+
+
+def test_steps_and_system_are_those_of_a_program() -> None:
+    scenario = scenarios.parsed(
+        HEADER + STEPS + "\n[system]\nranks = 2\nhost_pages = 3\nmore = {page_size = 4}", "here"
+    )
+    assert scenario.program == [Step("store", ((1, 2),)), Step("submit", ("a", (1, 2))), Step("turn")]
+    assert (scenario.setup.ranks, scenario.setup.host_pages, scenario.setup.config()["page_size"]) == (2, 3, 4)
+    assert scenarios.from_document(scenarios.to_document(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("title = ", "not a scenario"),
+        (HEADER, "missing required field `steps`"),
+        (HEADER + 'steps = [["explode"]]', "there is no step ['explode']"),
+        (HEADER + "steps = [[]]", "there is no step []"),
+        (HEADER + STEPS + "\nmood = 1", "unknown field `mood`"),
+        (HEADER + STEPS + '\n[system]\npolicy = "never"', "there is no policy 'never'"),
+    ],
+)
+def test_what_is_no_scenario_is_one_line(text: str, problem: str) -> None:
+    with pytest.raises(InputError) as refused:
+        scenarios.parsed(text, "here")
+    assert str(refused.value).startswith("here: not a scenario: ")
+    assert problem in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_scenario_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no scenario 'nonsense'"):
+        scenarios.read("nonsense")
+    with pytest.raises(InputError, match="No such file"):
+        scenarios.read(str(tmp_path / "nothing.toml"))
+
+
+@pytest.mark.heavy
+def test_a_scenario_tells_a_faulty_implementation_from_a_right_one(tmp_path: Path) -> None:
+    file = tmp_path / "lost.toml"
+    steps = '[["store", [1, 2, 3]], ["lose", 0, [1, 2]], ["submit", "a", [1, 2, 3]], ["settle"], ["turn"], ["settle"]]'
+    file.write_text(HEADER.replace('"P13"', '"P3"') + f"steps = {steps}")
+    faulty = ran(lambda screen: run(ScenarioOptions(str(file), "reference+io_drops_the_tail"), screen))
+    assert (faulty.code, faulty.keys["scenarios"][0]["shown"]) == (1, True)
+    assert "P3" in faulty.text
+    right = ran(lambda screen: run(ScenarioOptions(str(file), "reference"), screen))
+    assert (right.code, right.keys["scenarios"][0]["shown"]) == (0, False)
+
+
+def test_a_scenario_is_judged_by_what_it_says_or_by_what_is_asked() -> None:
+    shown = Tried("s", "t", True, 3, Finding("P4", "lost"))
+    hidden = Tried("s", "u", False, 50)
+    assert verdict_of([shown, hidden], is_asked=False) is Verdict.PASS
+    assert verdict_of([Tried("s", "t", True, 50)], is_asked=False) is Verdict.FAIL
+    assert verdict_of([Tried("s", "u", False, 1, Finding("P4", "lost"))], is_asked=False) is Verdict.FAIL
+    assert verdict_of([Tried("s", "t", None, 1, Finding("P4", "lost"))], is_asked=True) is Verdict.FAIL
+    assert verdict_of([Tried("s", "t", None, 50)], is_asked=True) is Verdict.PASS
+    assert verdict_of([Tried("s", "t", True, why="it cannot be fetched")], is_asked=False) is Verdict.ERROR
