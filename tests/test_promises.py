@@ -130,3 +130,16 @@ def test_after_a_flush_everything_begins_again() -> None:
     judge.begin_again()
     submit(judge, seen)
     poll(judge, ready=False)
+
+
+def test_a_pool_with_room_admits_one_request() -> None:
+    judge, _ = judged()
+    with pytest.raises(Broken, match="P25 .*a is refused 3 pages, with 6 free and nobody waiting"):
+        call(judge, Step("submit", ("a", PROMPT)), {"accepted": False, "span_pages": 3})
+    for free, span in ((2, 3), (6, 2)):
+        judge, seen = judged()
+        seen.shows = observation(free=free, resident=6 - free)
+        call(judge, Step("submit", ("a", PROMPT)), {"accepted": False, "span_pages": span})
+    judge, seen = judged()
+    submit(judge, seen)
+    call(judge, Step("submit", ("b", PROMPT)), {"accepted": False, "span_pages": 3})

@@ -84,12 +84,22 @@ class Promises:
     # ---- calls
 
     def _after_submit(self, step: Step, answer: Mapping[str, Any]) -> None:
-        rid = step.args[0]
+        rid, tokens = step.args[:2]
         self.outcomes["submitted" if answer["accepted"] else f"declined: {answer.get('reason', UNOBSERVED)}"] += 1
         if answer["accepted"]:
             self._attempts[rid] += 1
             op = (rid, self._attempts[rid])
             self._submitted_at[op] = self._now
+        elif answer.get("span_pages", UNOBSERVED) == len(tokens) >= self._setup.threshold_pages:
+            self._refuse_a_needless_refusal(rid, len(tokens))
+
+    def _refuse_a_needless_refusal(self, rid: str, pages: int) -> None:
+        """All of a prompt is asked for, nobody else waits, and there is room."""
+        sight = sight_of(asked(self._target.observe, "observe"))
+        is_alone = sight.operations == {} and sight.occupied_pages == 0
+        if is_alone and sight.free_pages is not UNOBSERVED and sight.free_pages >= pages:
+            message = f"{rid} is refused {pages} pages, with {sight.free_pages} free and nobody waiting"
+            raise Broken("P25 step_declined_for_cause", message, place="submit")
 
     def _after_poll(self, step: Step, answer: Mapping[str, Mapping[str, Any]]) -> None:
         self.outcomes.update(f"polled: {how.get('state', UNOBSERVED)}" for how in answer.values() if how["ready"])
