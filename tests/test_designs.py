@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from hicache_checks.engine.counterexample import ToldStep, tell
+from hicache_checks.engine.engines import EngineOptions
+from hicache_checks.engine.engines import explore as compiled
 from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, explore
 from hicache_checks.engine.graph import graph_by_objects
 from hicache_checks.engine.liveness import check_liveness
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Design, Refused, pipeline, properties
-from hicache_spec.bounds import AGAIN, PRESSURE_CHURN, SOLO_CHURN, TINY
-from hicache_spec.designs import DECIDE_AT_DRAIN, DECIDE_AT_DRAIN_BY_RID, REVOKE_QUEUE, REVOKE_QUEUE_SAMPLED
-from hicache_spec.designs.findings import AGAIN_WITH_ROOM, FINDINGS, NEVER_HAPPENS, UNREACHED, Finding, findings_of
-from hicache_spec.language import State, require
-from hicache_spec.state import AGREED, FETCHED, IDLE, RANKS, REVOKED, THRESHOLD
+from hicache_spec.bounds import AGAIN, BEST_EFFORT, PRESSURE_CHURN, SOLO_CHURN, TIMEOUT, TINY
+from hicache_spec.designs import (
+    ATTEMPTS,
+    DECIDE_AT_DRAIN,
+    DECIDE_AT_DRAIN_BY_RID,
+    PROGRESS_ACK,
+    REVOKE_QUEUE,
+    REVOKE_QUEUE_SAMPLED,
+)
+from hicache_spec.designs.findings import (
+    AGAIN_WITH_ROOM,
+    FINDINGS,
+    LIMITED_AGAIN,
+    NEVER_HAPPENS,
+    UNREACHED,
+    Finding,
+    findings_of,
+)
+from hicache_spec.designs.retrying import WithRetries
+from hicache_spec.language import NONE, SpecError, State, require
+from hicache_spec.state import AGREED, ALLOCATED, FETCHED, IDLE, ILLEGAL, LIMITED, RANKS, REVOKED, THRESHOLD
+from hicache_spec.watched import watched
 from spec_tables import P_NUMBERS, p_numbers
 
 CANONICAL = DECIDE_AT_DRAIN
-EXPLORED = (*TINY, AGAIN_WITH_ROOM)
-OLDER = [name for name in DESIGNS if not name.startswith(DECIDE_AT_DRAIN.name)]
+OTHERS = [name for name in DESIGNS if not name.startswith(DECIDE_AT_DRAIN.name)]
+BY_ATTEMPT = {
+    "decide_at_drain": "decide_at_drain_by_rid",
+    "revoke_queue": "revoke_queue_by_rid",
+    "alloc_first": "alloc_first_by_rid",
+    "progress_ack": "progress_ack_by_rid",
+    "attempts": "attempts_by_handle",
+}
+"""What tells attempts apart, and the same as shipped."""
 
-# design: distinct states, transitions and depth in each configuration of EXPLORED, violations notwithstanding
+
+def explored(name: str) -> Sequence[Bounds]:
+    """The configurations in which a design is explored."""
+    retries = issubclass(DESIGNS[name].shape, WithRetries)
+    return (*TINY, AGAIN_WITH_ROOM, *((LIMITED_AGAIN,) if retries else ()))
+
+
+# design: distinct states, transitions and depth in each configuration of `explored`, violations notwithstanding
 SIZES = {
     "revoke_queue": {
         "solo_churn": (794, 2_562, 19),
@@ -73,6 +108,48 @@ SIZES = {
         "pressure_churn": (6_074, 21_070, 21),
         "limiter": (206, 438, 16),
         "again_with_room": (4_387, 16_027, 28),
+    },
+    "progress_ack": {
+        "solo_churn": (811, 2_513, 24),
+        "solo_best_effort": (409, 780, 24),
+        "solo_timeout": (1_049, 2_752, 25),
+        "again": (1_823, 4_978, 34),
+        "pressure": (10_438, 29_230, 33),
+        "pressure_churn": (20_770, 67_033, 32),
+        "limiter": (1_018, 2_472, 25),
+        "again_with_room": (3_111, 10_210, 35),
+    },
+    "progress_ack_by_rid": {
+        "solo_churn": (811, 2_513, 24),
+        "solo_best_effort": (409, 780, 24),
+        "solo_timeout": (1_049, 2_752, 25),
+        "again": (2_024, 5_385, 37),
+        "pressure": (10_438, 29_230, 33),
+        "pressure_churn": (20_770, 67_033, 32),
+        "limiter": (1_018, 2_472, 25),
+        "again_with_room": (3_590, 11_326, 36),
+    },
+    "attempts": {
+        "solo_churn": (811, 2_513, 24),
+        "solo_best_effort": (409, 780, 24),
+        "solo_timeout": (1_049, 2_752, 25),
+        "again": (1_823, 4_978, 34),
+        "pressure": (10_438, 29_230, 33),
+        "pressure_churn": (20_770, 67_033, 32),
+        "limiter": (1_018, 2_472, 25),
+        "again_with_room": (3_232, 10_451, 35),
+        "limited_again": (4_874, 11_135, 54),
+    },
+    "attempts_by_handle": {
+        "solo_churn": (811, 2_513, 24),
+        "solo_best_effort": (409, 780, 24),
+        "solo_timeout": (1_049, 2_752, 25),
+        "again": (1_841, 5_001, 34),
+        "pressure": (10_438, 29_230, 33),
+        "pressure_churn": (20_770, 67_033, 32),
+        "limiter": (1_018, 2_472, 25),
+        "again_with_room": (3_273, 10_511, 35),
+        "limited_again": (5_290, 13_104, 54),
     },
 }
 
@@ -131,6 +208,10 @@ def test_the_designs_are_in_the_order_of_the_page() -> None:
         "revoke_queue_sampled",
         "alloc_first",
         "alloc_first_by_rid",
+        "progress_ack",
+        "progress_ack_by_rid",
+        "attempts",
+        "attempts_by_handle",
     ]
 
 
@@ -146,12 +227,13 @@ def test_a_finding_is_pinned_or_follows_from_one_that_is() -> None:
 
 
 def test_what_knows_attempts_apart_has_no_finding_that_follows_from_a_mix_up() -> None:
-    """The design by attempt is the one by request id without the cause: what is left follows from something else."""
-    for name in ("decide_at_drain", "revoke_queue", "alloc_first"):
+    """The design by attempt is the one that was shipped without the cause: what is left follows from something else."""
+    mixed_up = {"step_drain_decides_its_own_attempt", "step_ack_moves_its_own_operation"}
+    for name, shipped in BY_ATTEMPT.items():
         left = {(f.property, f.because_of) for f in findings_of(name)}
-        mixed_up = "step_drain_decides_its_own_attempt"
-        by_rid = {(f.property, f.because_of) for f in findings_of(f"{name}_by_rid")}
-        assert {(p, cause) for p, cause in by_rid if mixed_up not in (p, cause)} == left
+        as_shipped = {(f.property, f.because_of) for f in findings_of(shipped)}
+        otherwise = {found for found in as_shipped if not mixed_up & set(found)}
+        assert otherwise - {("step_budget_pays_for_a_look_up", "")} == left
 
 
 def test_rules_of_the_designs_have_a_section_and_judge_by_listed_properties() -> None:
@@ -165,7 +247,7 @@ def test_rules_of_the_designs_have_a_section_and_judge_by_listed_properties() ->
 
 def test_what_a_release_does_names_the_release_and_the_function() -> None:
     """Each action that differs is a fact about a release: its text says about which, and where to look."""
-    own = {r.function for name in OLDER for r in DESIGNS[name].rules() if r.kind == "action"}
+    own = {r.function for name in OTHERS for r in DESIGNS[name].rules() if r.kind == "action"}
     own -= {r.function for r in CANONICAL.rules()}
     assert len(own) >= 7
     for function in own:
@@ -183,19 +265,31 @@ def test_a_finding_is_found_in_so_many_steps(found: Finding) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", OLDER)
+@pytest.mark.parametrize("name", OTHERS)
 def test_a_design_violates_nothing_else_and_reaches_the_rest(name: str) -> None:
     design = DESIGNS[name]
     others = judged(design) - {f.property for f in findings_of(name)}
     declared = {r.name for r in design.rules() if r.kind == "sometimes"}
     reached: set[str] = set()
-    for bounds in EXPLORED:
+    for bounds in explored(name):
         result = explore(BoundSpec(design, bounds), only=others | declared)
         assert result.violation is None, bounds.name
         assert result.complete
         assert (result.states, result.transitions, result.depth) == SIZES[name][bounds.name], bounds.name
         reached |= result.reached
     assert declared - reached == set(UNREACHED.get(name, {}))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("engine", ["array", "native"])
+@pytest.mark.parametrize("name", ["progress_ack", "progress_ack_by_rid", "attempts", "attempts_by_handle"])
+def test_compiled_engines_find_the_same_of_acks_and_retries(name: str, engine: str) -> None:
+    """Queues of what is computed from an operation and a number are in no other design."""
+    for bounds in explored(name)[-2:]:
+        spec = BoundSpec(DESIGNS[name], bounds)
+        found = compiled(spec, EngineOptions(engine, stop=False))
+        assert (found.states, found.transitions, found.depth) == SIZES[name][bounds.name]
+        assert found.first == explore(spec, stop=False).first
 
 
 @pytest.mark.heavy
@@ -370,6 +464,153 @@ def test_the_canonical_words_would_do_for_a_hit() -> None:
     assert (result.states, result.transitions, result.depth) == SIZES[REVOKE_QUEUE.name][PRESSURE_CHURN.name]
 
 
+# ---- acks
+
+
+ALLOCATED_AGAIN = (
+    *("sched_submit(request=0, chain=0)", "query_take(rank=0)", "query_take(rank=1)"),
+    *("query_ask_storage(rank=0, hit=1)", "query_ask_storage(rank=1, hit=1)", "query_agree()"),
+    *("query_put(rank=0)", "query_put(rank=1)", "sched_drain(hits=1, pages=0)"),
+)
+READ = ("io_start_page(rank=0)", "io_start_page(rank=1)", "io_land_page(rank=0)", "io_land_page(rank=1)")
+"""One page is granted on two ranks, and read."""
+
+
+def test_what_is_read_is_not_known_before_its_ack_is_taken() -> None:
+    spec, s = after("progress_ack", AGAIN, *ALLOCATED_AGAIN, *READ)
+    assert (s.counted, s.buffer, s.sync_queue) == ([[0, 0], [0, 0]], [[], []], [[1, 2], [1, 2]])
+    assert "sched_poll(request=0)" not in enabled(spec, s)
+    _, s = after("progress_ack", AGAIN, *ALLOCATED_AGAIN, *READ, "sync_agree()", "sched_take_ack()")
+    assert s.counted == [[1, 0], [1, 0]]
+
+
+def test_what_is_complete_ends_by_its_last_ack_and_by_no_poll() -> None:
+    acked = ("sync_agree()", "sync_agree()", "sched_take_ack()")
+    spec, s = after("progress_ack", AGAIN, *ALLOCATED_AGAIN, *READ, *acked)
+    assert s.phase[0] == ALLOCATED
+    assert "sched_poll(request=0)" not in enabled(spec, s)
+    _, s = after("progress_ack", AGAIN, *ALLOCATED_AGAIN, *READ, *acked, "sched_take_ack()")
+    assert (s.phase[0], s.resident, s.record) == (FETCHED, [1], [NONE])
+
+
+def test_a_failed_page_sets_no_flag_and_only_its_acks_tell() -> None:
+    one_page = replace(AGAIN_WITH_ROOM, attempts=1)
+    failed = (*ALLOCATED_AGAIN, *READ[:2], "io_fail_page(rank=0)")
+    spec, s = after("progress_ack", one_page, *failed)
+    assert (s.stopped, s.phase[0], s.sync_queue) == ([[False], [False]], ALLOCATED, [[0, 2], []])
+    assert "sched_poll(request=0)" not in enabled(spec, s)
+    agreed = ("io_land_page(rank=1)", "sync_agree()", "sync_agree()", "sched_take_ack()", "sched_take_ack()")
+    _, s = after("progress_ack", one_page, *failed, *agreed)
+    assert (s.phase[0], s.resident, s.releasing) == (FETCHED, [0], [1, 1]), "the lowest of what the ranks have read"
+
+
+def test_an_aborted_operation_keeps_its_tail_until_the_last_ack() -> None:
+    aborted = (*ALLOCATED_AGAIN, "sched_abort(request=0)", "io_release_page(rank=0)", "io_release_page(rank=1)")
+    _, s = after("progress_ack", AGAIN, *aborted, "sync_agree()", "sync_agree()", "sched_take_ack()")
+    assert (s.phase[0], s.granted[0], s.releasing) == (REVOKED, 1, [0, 0])
+    _, s = after(
+        "progress_ack", AGAIN, *aborted, "sync_agree()", "sync_agree()", "sched_take_ack()", "sched_take_ack()"
+    )
+    assert (s.granted[0], s.releasing) == (0, [1, 1])
+
+
+@pytest.mark.heavy
+def test_0_5_19_publishes_what_nobody_has_read_by_the_last_ack_of_another() -> None:
+    steps = told(finding("progress_ack_by_rid", "step_published_landed_everywhere"))
+    assert actions(steps)[-1] == "sched_take_ack"
+    assert "phase[1]: allocated -> fetched" in steps[-1].changes
+    assert "resident[0]: 0 -> 1" in steps[-1].changes
+    granted = next(n for n, step in enumerate(steps) if "phase[1]: queried -> allocated" in step.changes)
+    assert "io_land_page" not in actions(steps[granted:])
+
+
+@pytest.mark.heavy
+def test_0_5_19_frees_twice_what_it_published_for_another() -> None:
+    steps = told(finding("progress_ack_by_rid", "inv_no_page_freed_twice"))
+    assert actions(steps)[-3:] == ["sched_take_ack"] * 3
+    assert {"resident[0]: 0 -> 1", "given[0][1]: 0 -> 1"} <= set(steps[-3].changes), "published by the last of another"
+    assert {"given[0][1]: 1 -> 2", "releasing[0]: 0 -> 1"} <= set(steps[-1].changes), "released by its own last"
+
+
+@pytest.mark.heavy
+def test_from_0_5_20_an_ack_ends_no_other_operation() -> None:
+    """Whatever it is called: the ack knows the operation itself."""
+    for name in ("step_ack_moves_its_own_operation", "step_tail_goes_with_the_last_ack"):
+        assert explore(BoundSpec(DESIGNS["attempts_by_handle"], AGAIN_WITH_ROOM), only={name}).violation is None
+
+
+# ---- retries
+
+
+MISSED = ("sched_submit(request=0, chain=0)", "query_take(rank=0)", "query_ask_storage(rank=0, hit=0)")
+DRAINED = ("query_agree()", "query_put(rank=0)", "sched_drain(hits=1, pages=0)")
+ALONE = replace(LIMITED_AGAIN, requests=1)
+
+
+def test_a_request_that_missed_asks_again_once() -> None:
+    _, s = after("attempts", ALONE, *MISSED, *DRAINED)
+    assert (s.phase[0], s.missed, s.retried) == (REVOKED, [0], [0])
+    again = ("sched_retry(request=0)", *MISSED[1:], *DRAINED)
+    _, s = after("attempts", replace(ALONE, attempts=3), *MISSED, *DRAINED, *again)
+    assert (s.phase[1], s.missed, s.retried, s.attempts) == (REVOKED, [NONE], [1], [2])
+
+
+def test_what_the_limiter_declines_asks_again_when_there_is_room() -> None:
+    limited = ("sched_submit(request=0, chain=0)", "sched_submit(request=1, chain=0)")
+    spec, s = after("attempts", LIMITED_AGAIN, *limited)
+    assert s.events == [("declined", 1, LIMITED, 1)]
+    assert s.missed == [NONE, 0]
+    assert "sched_retry(request=1)" not in enabled(spec, s)
+    spec, s = after("attempts", LIMITED_AGAIN, *limited, *MISSED[1:], *DRAINED)
+    assert "sched_retry(request=1)" in enabled(spec, s)
+    _, s = after("attempts_by_handle", LIMITED_AGAIN, *limited, "sched_retry(request=1)")
+    assert (s.retried, s.attempts, s.missed) == ([0, 1], [1, 0], [NONE, NONE]), "paid, and nothing was looked up"
+
+
+def test_a_new_submission_has_a_budget_of_its_own() -> None:
+    thrice = replace(ALONE, attempts=3)
+    retried = ("sched_retry(request=0)", *MISSED[1:], *DRAINED)
+    _, s = after("attempts", thrice, *MISSED, *DRAINED, *retried, "sched_submit(request=0, chain=0)")
+    assert (s.retried, s.attempts) == ([0], [3])
+
+
+def test_who_is_aborted_or_too_late_does_not_ask_again() -> None:
+    _, s = after("attempts", replace(ALONE, aborts=True), MISSED[0], "sched_abort(request=0)")
+    assert s.missed == [NONE]
+    late = (MISSED[0], "env_advance_clock()", "sched_poll(request=0)")
+    _, s = after("attempts", replace(ALONE, policy=TIMEOUT), *late)
+    assert (s.phase[0], s.missed) == (REVOKED, [NONE])
+    _, s = after("attempts", replace(ALONE, policy=TIMEOUT), *MISSED, "env_advance_clock()", *DRAINED)
+    assert s.missed == [0], "it was late, but that is not why it was revoked"
+    _, s = after("attempts", replace(ALONE, policy=BEST_EFFORT), MISSED[0], "sched_poll(request=0)")
+    assert s.missed == [0], "the policy did not wait, and its request may"
+
+
+def test_who_is_let_go_asks_no_more() -> None:
+    _, s = after("attempts", ALONE, *MISSED, *DRAINED, "sched_let_go(request=0)")
+    assert s.missed == [NONE]
+
+
+def test_the_answer_of_what_was_given_up_decides_for_its_retry() -> None:
+    """Without an abort and without a second submission: best effort gives up, and the request asks again at once."""
+    steps = (
+        *("sched_submit(request=0, chain=0)", "query_take(rank=0)", "query_ask_storage(rank=0, hit=1)"),
+        *("query_agree()", "query_put(rank=0)", "sched_poll(request=0)", "sched_retry(request=0)"),
+        "sched_drain(hits=1, pages=0)",
+    )
+    impatient = replace(ALONE, policy=BEST_EFFORT)
+    spec, s = after("attempts_by_handle", impatient, *steps)
+    assert (s.phase[1], s.record) == (ILLEGAL, [NONE])
+    _, s = after("attempts", impatient, *steps)
+    assert spec.variables[2].type.show(s.phase[1]) == "queued"
+
+
+def test_with_retries_only_single_attempts_can_be_watched() -> None:
+    assert watched(ATTEMPTS, replace(ALONE, attempts=1), "hidden").name == "attempts"
+    with pytest.raises(SpecError, match="its retries are attempts that nobody asked for"):
+        watched(ATTEMPTS, ALONE, "hidden")
+
+
 # ---- the properties that the revoke queue brings can fail, and the one that it restates has to be restated
 
 
@@ -424,3 +665,24 @@ def test_5_1_knows_the_revoke_queue_because_its_canonical_words_would_accuse_the
     last = tell(BoundSpec(design, PRESSURE_CHURN), violation.run)[-1]
     assert last.action.startswith("sched_drain(revokes=1, hits=1")
     assert not [change for change in last.changes if "illegal" in change]
+
+
+# ---- the properties that the acks restate have to be restated
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        ("inv_ended_operations_hold_nothing", "io_release_page"),
+        ("inv_rest_restores_the_pool", "io_release_page"),
+        ("step_waits_for_the_verdict", "sched_take_ack"),
+        ("step_no_page_read_after_termination", "sched_take_ack"),
+    ],
+)
+def test_the_canonical_words_would_accuse_the_innocent(name: str, last: str) -> None:
+    """In them an operation is over when no IO thread works on it, and a count is read from the IO thread itself."""
+    design = PROGRESS_ACK.variant("original_words", "", {name: getattr(properties, name)})
+    violation = explore(BoundSpec(design, SOLO_CHURN), only={name}).violation
+    assert violation is not None
+    assert tell(BoundSpec(design, SOLO_CHURN), violation.run)[-1].action.startswith(last)

@@ -10,11 +10,12 @@ import pytest
 import spec_tables
 from hicache_checks import cli, equivalence, refine_command
 from hicache_checks.equivalence import BLOCK, BLOCKS, CANONICAL, REVOKING, SLOW, SUBMIT, WHOLE, answers, outcomes_after
-from hicache_checks.refine_command import Compared, RefineOptions
+from hicache_checks.refine_command import Compared, RefineOptions, shortest
 from hicache_checks.reporting import Verdict
 from hicache_spec import DESIGNS
 from hicache_spec.assumptions import ASSUMPTIONS
 from hicache_spec.claim import CLAIM_TOLD, CLAIM_TRIO, COMPARED
+from hicache_spec.designs import PROGRESS_ACK
 from hicache_spec.observations import OBSERVATIONS, OUTCOMES, say_letter
 
 PAGE = (Path(__file__).resolve().parents[1] / "spec" / "EQUIVALENCE.md").read_text(encoding="utf-8")
@@ -111,3 +112,14 @@ def test_names_on_the_page_exist() -> None:
 def test_every_assumption_and_configuration_is_used() -> None:
     for name in (*ASSUMPTIONS, *COMPARED):
         assert f"`{name}`" in PAGE, name
+
+
+# ---- what SPEC.md says of acks
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("observe", list(OBSERVATIONS))
+def test_acks_show_nothing_that_polls_cannot_and_not_all_that_they_can(observe: str) -> None:
+    """§8.9 By acks, what is complete ends in the order in which it is read."""
+    assert all(found.holds for found in answers(PROGRESS_ACK.name, CANONICAL, observe))
+    assert shortest(answers(CANONICAL, PROGRESS_ACK.name, observe)) is not None

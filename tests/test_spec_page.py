@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import spec_tables
+from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
-from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table
+from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
-from test_spec_mutants import CAUGHT_ALONE
+from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "spec" / "SPEC.md").read_text(encoding="utf-8")
@@ -39,6 +40,29 @@ def known_sections() -> set[str]:
     """The sections of headings and rules, and the groups of the latter: with §3.7.1 there is §3.7."""
     of_rules = {r.section for r in CANONICAL.rules()}
     return set(spec_tables.headings(PAGE)) | of_rules | {section.rpartition(".")[0] for section in of_rules}
+
+
+def own_properties(design: str) -> Table:
+    """§8.9, §8.11: the properties that a design brings or restates, each with the first faulty rule that it catches."""
+    known = {r.function for r in DESIGNS[BASES[design]].rules()}
+    first = {m.caught_by: m.name for m in STARVING_DESIGNS[design]} | CAUGHT_ALONE_OF_DESIGNS[design]
+    first |= {m.caught_by: m.name for m in reversed(DESIGN_MUTANTS[design])}
+    own = [r for kind in ("invariant", "step", "live") for r in DESIGNS[design].rules() if r.kind == kind]
+    return Table(
+        ("property", "section", "P", "what holds", "a fault that it catches"),
+        tuple(
+            (f"`{r.name}`", f"§{r.section}", ", ".join(p_numbers(r)), sentence(r), f"`{first[r.name]}`")
+            for r in own
+            if r.function not in known
+        ),
+    )
+
+
+def own_outcomes(design: str) -> Table:
+    """§8.9, §8.11: the outcomes that a design brings."""
+    known = {r.name for r in DESIGNS[BASES[design]].rules()}
+    own = [r for r in DESIGNS[design].rules() if r.kind == "sometimes" and r.name not in known]
+    return Table(("outcome", "what happens"), tuple((f"`{r.name}`", sentence(r)) for r in own))
 
 
 def assert_stands(section: str, expected: Table) -> None:
@@ -72,6 +96,13 @@ def assert_stands(section: str, expected: Table) -> None:
         ("8.6", lambda: spec_tables.findings("alloc_first")),
         ("8.6", lambda: spec_tables.unreached("alloc_first")),
         ("8.7", lambda: spec_tables.findings("alloc_first_by_rid")),
+        ("8.9", lambda: own_properties("progress_ack")),
+        ("8.9", lambda: own_outcomes("progress_ack")),
+        ("8.9", lambda: spec_tables.unreached("progress_ack")),
+        ("8.10", lambda: spec_tables.findings("progress_ack_by_rid")),
+        ("8.11", lambda: own_properties("attempts")),
+        ("8.11", lambda: own_outcomes("attempts")),
+        ("8.12", lambda: spec_tables.findings("attempts_by_handle")),
         ("9", spec_tables.implemented),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
@@ -162,6 +193,9 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 def test_a_name_on_the_page_exists() -> None:
     known = {r.name for d in DESIGNS.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
+    known |= {
+        m.name for registry in (DESIGN_MUTANTS, STARVING_DESIGNS) for mutants in registry.values() for m in mutants
+    }
     known |= (
         vars(language).keys() | vars(state.Pipeline).keys() | {name for d in DESIGNS.values() for name in d.replaces}
     )

@@ -14,11 +14,11 @@ from hicache_checks.verify_specification import Part
 from hicache_spec import DESIGNS, Bounds, BoundSpec
 from hicache_spec.bounds import AGAIN, PRESSURE, SOLO_CHURN
 from hicache_spec.designs import DECIDE_AT_DRAIN
-from hicache_spec.designs.findings import AGAIN_WITH_ROOM, NEVER_HAPPENS, findings_of
+from hicache_spec.designs.findings import AGAIN_WITH_ROOM, LIMITED_AGAIN, NEVER_HAPPENS, findings_of
 
 OTHERS = tuple(name for name in DESIGNS if name != DECIDE_AT_DRAIN.name)
-DESIGN_BOUNDS = (SOLO_CHURN, AGAIN, AGAIN_WITH_ROOM, PRESSURE)
-TO_THE_END = EngineOptions(engine="object", stop=False)
+DESIGN_BOUNDS = (SOLO_CHURN, AGAIN, AGAIN_WITH_ROOM, PRESSURE, LIMITED_AGAIN)
+TO_THE_END = EngineOptions(engine="array", stop=False)
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def design_table(table: Mapping[str, Mapping[str, int | None]]) -> list[str]:
     """Property x design: in how many steps it is violated; `lasso`: by a run that goes on for ever; `-`: it holds."""
     names = dict.fromkeys(name for found in table.values() for name in found)
     rows = [(name, *(_cell(found, name) for found in table.values())) for name in names]
-    total = sum(r.kind in ("invariant", "step", "live") for r in DECIDE_AT_DRAIN.rules())
-    others = f"- holds there; of the {total} properties, the others hold in all of them"
+    known = {r.name for d in DESIGNS.values() for r in d.rules() if r.kind in ("invariant", "step", "live")}
+    others = f"- holds there; of the {len(known)} properties, the others hold in all of them that have them"
     return [*aligned(("property", *table), rows), others]
 
 

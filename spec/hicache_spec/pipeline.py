@@ -401,12 +401,18 @@ def publish(s: State, op: int, pages: int) -> None:
     attach(s, op, pages - known)
     for r in RANKS:
         s.free[r] += known
-        s.releasing[r] += s.counted[r][op] - pages
-        s.given[r][op] += s.counted[r][op]
+    part_with(s, op, pages)
     advance(s, op, FETCH)
     emit(s, ON_FETCHED, op, pages, known)
     drop_record(s, op)
     retire(s, op)
+
+
+def part_with(s: State, op: int, pages: int) -> None:
+    """Landed pages are no longer the operation's: `pages` of them are published, the rest is released."""
+    for r in RANKS:
+        s.releasing[r] += s.counted[r][op] - pages
+        s.given[r][op] += s.counted[r][op]
 
 
 @action(request=REQUESTS)

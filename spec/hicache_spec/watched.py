@@ -12,6 +12,7 @@ from typing import Any
 
 from . import assumptions
 from .bounds import TIMEOUT, Bounds
+from .designs.retrying import WithRetries
 from .designs.revoking import WithRevokeQueue
 from .designs.sampling import Sampled
 from .events import ON_QUERY_ASKED
@@ -119,12 +120,15 @@ def watched(design: Design, bounds: Bounds, polls: str) -> Design:
     """The design with every input of these bounds enabled in every state, and what was published remembered.
 
     `polls`: visible or hidden; visible ones are inputs, and so is time. The functions that assumptions name are among
-    its helpers. Raises SpecError for a design that itself replaces a rule which watching has to replace.
+    its helpers. Raises SpecError for a design that itself replaces a rule which watching has to replace, and for one
+    that would use up attempts which nobody asked for.
     """
     replaces = {**_WATCHED, **(_VISIBLE_POLLS if polls == "visible" else {}), **(_CHURNING if bounds.churn else {})}
     lost = sorted(design.replaces.keys() & replaces.keys())
     if lost:
         raise SpecError(f"{design.name} cannot be watched: it replaces {', '.join(lost)} itself")
+    if issubclass(design.shape, WithRetries) and bounds.attempts > 1:
+        raise SpecError(f"{design.name} cannot be watched: its retries are attempts that nobody asked for")
     if issubclass(design.shape, WithRevokeQueue):
         replaces["waits_to_be_revoked"] = assumptions.stands_in_the_revoke_queue
         if not issubclass(design.shape, Sampled):  # which takes the revokes that it has read, whatever waits
