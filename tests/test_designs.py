@@ -272,7 +272,7 @@ def test_a_design_violates_nothing_else_and_reaches_the_rest(name: str) -> None:
     declared = {r.name for r in design.rules() if r.kind == "sometimes"}
     reached: set[str] = set()
     for bounds in explored(name):
-        result = explore(BoundSpec(design, bounds), only=others | declared)
+        result = compiled(BoundSpec(design, bounds), EngineOptions("array"), only=others | declared)
         assert result.violation is None, bounds.name
         assert result.complete
         assert (result.states, result.transitions, result.depth) == SIZES[name][bounds.name], bounds.name

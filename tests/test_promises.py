@@ -134,7 +134,7 @@ def test_after_a_flush_everything_begins_again() -> None:
 
 def test_a_pool_with_room_admits_one_request() -> None:
     judge, _ = judged()
-    with pytest.raises(Broken, match="P25 .*a is refused 3 pages, with 6 free and nobody waiting"):
+    with pytest.raises(Broken, match=r"P25 .*a is refused 3 pages, with 6 free and nobody waiting"):
         call(judge, Step("submit", ("a", PROMPT)), {"accepted": False, "span_pages": 3})
     for free, span in ((2, 3), (6, 2)):
         judge, seen = judged()
