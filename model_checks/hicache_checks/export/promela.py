@@ -237,7 +237,7 @@ def _queue_words(capacity: int) -> Iterator[str]:
     shift = " ".join(f"queue.at[{i}] = queue.at[{i + 1}];" for i in range(capacity - 1))
     yield f"#define take_{capacity}(queue) {shift} queue.at[{capacity - 1}] = 0; queue.length--"
     tests = " || ".join(f"(queue.length > {i} && queue.at[{i}] == (x))" for i in range(capacity))
-    yield f"#define holds_{capacity}(queue, x) ({tests})"
+    yield from folded(f"#define holds_{capacity}(queue, x) ({tests})")
 
 
 def _values_of(step: Step) -> str:
