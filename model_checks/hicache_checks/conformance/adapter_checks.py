@@ -90,7 +90,8 @@ def problem_of_poll(answer: Any, rids: Sequence[str]) -> str | None:
         return f"the answer is {shown(answer)}, a mapping is expected"
     if missing := [rid for rid in rids if rid not in answer]:
         return f"the answer says nothing of request {missing[0]!r}"
-    optional = {"state": STATES.__contains__, "pages": _is_count_or_none, "known": _is_count_or_none}
+    counts = dict.fromkeys(("pages", "known", "loaded"), _is_count_or_none)
+    optional = {"state": STATES.__contains__, **counts}
     problems = (_problem(answer[rid], {"ready": _is_truth}, optional) for rid in rids)
     return next((problem for problem in problems if problem), None)
 

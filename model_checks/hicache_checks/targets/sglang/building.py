@@ -40,9 +40,15 @@ class DoesNotFit(Exception):
     """The release is made otherwise than any release that this harness knows; the message says where."""
 
 
+@functools.cache
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """By name. Of functions and classes of a release, which stay."""
+    return inspect.signature(function).parameters
+
+
 def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """Call it with those of the values that it has a parameter for. DoesNotFit: it needs another one."""
-    known = inspect.signature(function).parameters
+    known = parameters_of(function)
     lacking = [
         name
         for name, parameter in known.items()
@@ -60,7 +66,7 @@ def made(cls: type, values: Mapping[str, Any]) -> Any:
     if dataclasses.is_dataclass(cls):
         names = {field.name for field in dataclasses.fields(cls) if field.init}
         return cls(**{name: value for name, value in values.items() if name in names})
-    known = inspect.signature(cls).parameters
+    known = parameters_of(cls)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return cls(**values)
     return called(cls, values)
@@ -121,7 +127,12 @@ def adds_a_page() -> bool:
     """Does a host pool round down to pages, and add one? Else it only rounds down."""
     pools = (module("mem_cache.pool_host.base"), module("mem_cache.memory_pool_host"))
     pool = next(vars(found)["HostKVCache"] for found in pools if found is not None and "HostKVCache" in vars(found))
-    return "// self.page_size + 1" in inspect.getsource(inspect.unwrap(pool.__init__))
+    return "// self.page_size + 1" in _text_of(inspect.unwrap(pool.__init__))
+
+
+@functools.cache
+def _text_of(function: Callable[..., Any]) -> str:
+    return inspect.getsource(function)
 
 
 def backend(storage: str) -> str:
@@ -162,7 +173,7 @@ def default_kind() -> str:
     """The tree that the release gives to a model with nothing but attention."""
     registry = module("mem_cache.registry")
     has_hiradix = module("mem_cache.hiradix_cache") is not None
-    return HIRADIX if has_hiradix and (registry is None or "HiRadixCache" in inspect.getsource(registry)) else UNIFIED
+    return HIRADIX if has_hiradix and (registry is None or "HiRadixCache" in _text_of(registry)) else UNIFIED
 
 
 @functools.cache

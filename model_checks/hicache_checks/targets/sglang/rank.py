@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import inspect
 import time
 from array import array
 from collections.abc import Mapping, Sequence
@@ -64,9 +63,7 @@ class Rank:
         self._scheduler = release.scheduler
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
-        self._wants_arrays = self._key is not None and "array" in str(
-            inspect.signature(self._key).parameters["token_ids"]
-        )
+        self._wants_arrays = self._key is not None and "array" in str(building.parameters_of(self._key)["token_ids"])
         self._handle = getattr(self._base, "CacheRequestHandle", None)
         self._attempts: dict[str, int] = {}
         self._waiting: set[str] = set()
@@ -172,14 +169,15 @@ class Rank:
     def _poll(self, rid: str) -> dict[str, Any]:
         operation = self._pending(rid)
         ready = bool(self.cache.check_prefetch_progress(self.handle(rid)))
-        if ready and hasattr(self.cache, "pop_prefetch_loaded_tokens"):
-            self.cache.pop_prefetch_loaded_tokens(self.handle(rid))
         if not ready:
             return {"ready": False, "state": None}
+        told = {}
+        if hasattr(self.cache, "pop_prefetch_loaded_tokens"):
+            told["loaded"] = self.cache.pop_prefetch_loaded_tokens(self.handle(rid)) // self.page
         self._waiting.discard(rid)
         if operation is None:
             return {"ready": True, "state": None}
-        return {"ready": ready, "state": "fetched" if self._granted(operation) else "revoked"}
+        return {"ready": True, "state": "fetched" if self._granted(operation) else "revoked", **told}
 
     def abort(self, rid: str) -> bool:
         """The request is gone."""
