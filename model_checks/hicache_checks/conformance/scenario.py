@@ -25,7 +25,10 @@ from hicache_checks.simulation.choices import Choices, Plainest, Seeded
 from hicache_spec.bounds import POLICY
 
 SUFFIX = ".toml"
-BESIDES = ("observe", "hold", "hold_copies", "release_copies", "detach", "attach", "damage")
+BESIDES = (
+    *("observe", "hold", "hold_copies", "release_copies", "detach", "attach"),
+    *("damage", "store_by", "pin", "clear_store"),
+)
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)
 
@@ -149,4 +152,6 @@ def from_document(document: Mapping[str, Any]) -> Scenario:
 
 
 def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(sorted((name, _frozen(inner)) for name, inner in value.items()))
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -90,9 +90,21 @@ class SglangAdapter:
         """The last page of this prompt can no longer be read by this rank, although it is said to exist."""
         self._crew.one(rank, "lose", tokens)
 
+    def store_by(self, changes: Sequence[tuple[str, Any]], tokens: Sequence[int]) -> None:
+        """Somebody else stores his pages of this prompt in the same store, where a rank's store has files."""
+        self._crew.all("put_by", changes, tokens)
+
     def damage(self, rank: int, tokens: Sequence[int]) -> None:
         """The file of the last page of this prompt is cut off, where a rank's store has files."""
         self._crew.one(rank, "damage", tokens)
+
+    def pin(self, rank: int, tokens: Sequence[int]) -> None:
+        """The file of the last page of this prompt cannot be removed, where a rank's store has files."""
+        self._crew.one(rank, "pin", tokens)
+
+    def clear_store(self) -> bool:
+        """The user has the store cleared."""
+        return bool(self._same("clear_store"))
 
     def heal_storage(self) -> None:
         """The stores work again."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
 
 Written = Callable[[int], Sequence[object]]
-OFTENER = "write_through_threshold_storage"
-"""What a tree has that stores only what is asked for often (0.5.1): a page on the host need not be in the store."""
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -30,29 +28,6 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from _families(rank, nodes)
     for node in nodes:
         yield from _node(rank, node)
-
-
-def store_problems(rank: Rank) -> Iterator[str]:
-    """Of the store: what it holds of prompts that were asked for, and of what is written through to it."""
-    for prompt in rank.prompts:
-        for place, name in enumerate(rank.keys(prompt)):
-            page = rank.shelf.pages.get(name)
-            if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
-                yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
-    if not rank.shelf.has_failed_to_put and not hasattr(rank.cache, OFTENER):
-        yield from _unstored(rank)
-
-
-def _unstored(rank: Rank) -> Iterator[str]:
-    """A page gets to the host on its way to the store, or from it."""
-    for node in rank.tree.nodes():
-        pages = _pages(node.prefix, rank.page)
-        if node.host is None or pages is None or extra_of(node) is not None:
-            continue
-        names = rank.keys(pages)
-        for place in range(node.start // rank.page, len(pages)):
-            if names[place] not in rank.shelf.pages:
-                yield f"P32 the host has a page of {list(pages[: place + 1])}, and the store does not"
 
 
 def _records(rank: Rank) -> Iterator[str]:
@@ -101,7 +76,7 @@ def _families(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
     followed = {id(parents[id(node)]) for node in nodes if node.host}
     leaves = getattr(getattr(rank.cache, "tree_core", rank.cache), "evictable_host_leaves", None)
     for node in nodes:
-        parent, name = parents[id(node)], list(_pages(node.prefix, rank.page) or node.prefix)
+        parent, name = parents[id(node)], list(pages_of(node.prefix, rank.page) or node.prefix)
         if node.host and parent is not None and not parent.host and rank.writes_through:
             yield f"P23 {name} has a host copy, and what it follows has none"
         is_leaf = bool(node.host) and node.device is None and id(node) not in followed
@@ -111,7 +86,7 @@ def _families(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
 
 
 def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
-    pages, place = _pages(node.prefix, rank.page), node.start // rank.page
+    pages, place = pages_of(node.prefix, rank.page), node.start // rank.page
     if pages is None or node.length % rank.page:
         yield f"P17 a node ends within a page: {list(node.prefix)}"
         return
@@ -127,7 +102,7 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
         at = (end - 1 - place) * rank.page
         if node.host is None or _has_bytes(rank, rank.host.kv_buffer, written(end), node.host[at]):
             continue
-        owners = [None, *rank.extras]
+        owners = [None, *rank.extras, *rank.strangers.names]
         theirs = (written_as(pages, owner)(end) for owner in owners)
         if any(_has_bytes(rank, rank.host.kv_buffer, prefix, node.host[at]) for prefix in theirs):
             yield f"P19 the host page of {list(written(end))} holds what was computed for somebody else"
@@ -138,7 +113,7 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
             yield f"P6 {line}"
 
 
-def _pages(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
+def pages_of(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
     """The harness's prompt for token ids; None: they are no whole pages."""
     pages = tuple(ids[start] // page for start in range(0, len(ids), page))
     return pages if len(ids) == len(pages) * page else None

@@ -33,6 +33,8 @@ DIRECTORY = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 HALF_A_PAGE = 0.5
 """By so much a ratio is off, so that no rounding of it matters."""
 HEADS, HEAD_DIM, LAYERS = 1, 4, 2
+BYTES_PER_TOKEN = 2 * LAYERS * HEADS * HEAD_DIM * torch.float32.itemsize
+"""Keys and values."""
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
 
 
@@ -91,7 +93,9 @@ def needed(name: str) -> ModuleType:
 
 
 def settings_for(config: Mapping[str, Any]) -> Settings:
-    """Server arguments for what an adapter's `reset` is given; `write_policy` and `storage` besides."""
+    """Server arguments for what an adapter's `reset` is given; `write_policy`, `storage`, `place` and
+    `store_pages_max` besides.
+    """
     page = config["page_size"]
     extra = {
         "backend_name": "pages",
@@ -101,6 +105,8 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         "prefetch_timeout_base": config["timeout_s_base"],
         "prefetch_timeout_per_ki_token": config["timeout_s_per_page"] * 1024 / page,
     }
+    if capped := config.get("store_pages_max"):
+        extra |= {"max_size": capped * page * BYTES_PER_TOKEN, "eviction_ratio": 1.0}
     device_pages = device_pages_of(config)
     return Settings(
         page_size=page,
@@ -120,6 +126,7 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         pp_size=1,
         tp_size=config["ranks"],
         nnodes=1,
+        store_place=config.get("place"),
     )
 
 

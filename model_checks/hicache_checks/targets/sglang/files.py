@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import tempfile
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -11,6 +12,8 @@ import torch
 
 from hicache_checks.targets.sglang.shelf import Shelf
 
+MARK_NS = 0
+"""The time that a file was written at, once it was looked at."""
 _directories: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -28,6 +31,7 @@ class Files(MutableMapping[str, torch.Tensor]):
     def __init__(self, directory: Path, named: Callable[[str], str]) -> None:
         self._directory = directory
         self._named = named
+        self._marked: set[str] = set()
 
     def path(self, key: str) -> Path:
         """Where a page is, or would be."""
@@ -36,20 +40,25 @@ class Files(MutableMapping[str, torch.Tensor]):
     def __getitem__(self, key: str) -> torch.Tensor:
         try:
             raw = self.path(key).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             raise KeyError(key) from None
         whole = len(raw) // torch.float32.itemsize * torch.float32.itemsize
         return torch.frombuffer(bytearray(raw[:whole]), dtype=torch.float32) if whole else torch.empty(0)
 
     def __setitem__(self, key: str, page: torch.Tensor) -> None:
         self.path(key).write_bytes(page.contiguous().view(torch.uint8).numpy().tobytes())
+        self._marked.discard(key)
+
+    def __contains__(self, key: object) -> bool:
+        return self.path(str(key)).is_file()
 
     def __delitem__(self, key: str) -> None:
         self.path(key).unlink()
 
     def __iter__(self) -> Iterator[str]:
         end = len(self._named(""))
-        return (file.stem[:-end] if end else file.stem for file in self._directory.glob(f"*{self._named('')}.bin"))
+        files = (file for file in self._directory.glob(f"*{self._named('')}.bin") if file.is_file())
+        return (file.stem[:-end] if end else file.stem for file in files)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -58,6 +67,22 @@ class Files(MutableMapping[str, torch.Tensor]):
         """Half of a page is gone."""
         file = self.path(key)
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        self._marked.discard(key)
+
+    def pin(self, key: str) -> None:
+        """Something that cannot be removed is in the place of a page's file."""
+        file = self.path(key)
+        file.unlink()
+        file.mkdir()
+
+    def written_again(self, page_bytes: int) -> set[str]:
+        """Whole pages that were there when this was asked before, and that the release has written since then."""
+        whole = {key: self.path(key) for key in self if self.path(key).stat().st_size == page_bytes}
+        again = {key for key, file in whole.items() if key in self._marked and file.stat().st_mtime_ns != MARK_NS}
+        for file in whole.values():
+            os.utime(file, ns=(MARK_NS, MARK_NS))
+        self._marked = set(whole)
+        return again
 
 
 class FileShelf(Shelf):
@@ -84,6 +109,14 @@ class FileShelf(Shelf):
     def damage(self, keys: Sequence[str]) -> None:
         """Half of the last of these pages is gone."""
         self.files.damage(keys[-1])
+
+    def pin(self, keys: Sequence[str]) -> None:
+        """The file of the last of these pages cannot be removed."""
+        self.files.pin(keys[-1])
+
+    def look(self) -> None:
+        """See Shelf."""
+        self.written_again |= self.files.written_again(self._page_bytes)
 
 
 def _limit_files(size: int) -> None:

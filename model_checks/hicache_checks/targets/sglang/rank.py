@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 
-from hicache_checks.targets.sglang import audit, building
+from hicache_checks.targets.sglang import audit, building, store_audit, strangers
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.files import Files, FileShelf
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
+from hicache_checks.targets.sglang.strangers import Strangers
 from hicache_checks.targets.sglang.surroundings import Settings, page_hashes
 from hicache_checks.targets.sglang.tree import NodeSeen, maps_of, tree_of
 
@@ -60,6 +61,7 @@ class Rank:
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
         self.extras: dict[str, None] = {}
+        self.strangers = Strangers()
         self._scheduler = release.scheduler
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
@@ -254,6 +256,7 @@ class Rank:
         self._attempts.clear()
         self.prompts.clear()
         self.extras.clear()
+        self.strangers.forget()
         return True
 
     def detach(self) -> bool:
@@ -297,6 +300,7 @@ class Rank:
 
     def observe(self) -> dict[str, Any]:
         """See Adapter.observe, in pages."""
+        self.shelf.look()
         occupied = getattr(self.controller, "prefetch_tokens_occupied", 0)
         return {
             "free_pages": self.host.available_size() // self.page,
@@ -314,7 +318,7 @@ class Rank:
 
     def audit_store(self) -> list[str]:
         """At rest: what is wrong with what the store holds."""
-        return list(audit.store_problems(self))
+        return list(store_audit.problems(self))
 
     def _pending(self, rid: str) -> Any:
         """The operation that the cache keeps under this request; None: none."""
@@ -419,9 +423,17 @@ class Rank:
 
     def damage(self, tokens: Tokens) -> None:
         """The file of the last page of this prompt is cut off. TypeError: the store has no files."""
-        if not isinstance(self.shelf, FileShelf):
-            raise TypeError("only a store of files can be damaged")
-        self.shelf.damage(self.keys(tokens))
+        self._file_shelf().damage(self.keys(tokens))
+
+    def pin(self, tokens: Tokens) -> None:
+        """The file of the last page of this prompt cannot be removed. TypeError: the store has no files."""
+        self._file_shelf().pin(self.keys(tokens))
+
+    def clear_store(self) -> bool:
+        """The user has the release clear its store."""
+        # What the host has need not be in the store any more.
+        self.shelf.has_failed_to_put = True
+        return bool(self.cache.clear_storage_backend())
 
     def heal(self) -> None:
         """The store works again."""
@@ -440,6 +452,21 @@ class Rank:
             prefix = tokens[: place + 1]
             shelf_name = name if mine else f"{namespace}/{name}"
             self.shelf.pages[shelf_name] = self.flat(prefix if mine else (namespace, *prefix))
+
+    def put_by(self, changes: Sequence[tuple[str, Any]], tokens: Tokens) -> None:
+        """Somebody else whose store is the same one, but for these changes, stores his pages of this prompt. TypeError:
+        the store has no files, and nobody else."""
+        self._file_shelf()
+        name = strangers.name_of(dict(changes))
+        mine = self.controller.storage_backend
+        store = strangers.store_of(mine, getattr(self.controller, "storage_config", None), dict(changes))
+        pages = {key: self.flat((name, *tokens[: place + 1])) for place, key in enumerate(self.keys(tokens))}
+        self.strangers.put(name, store, pages)
+
+    def _file_shelf(self) -> FileShelf:
+        if not isinstance(self.shelf, FileShelf):
+            raise TypeError("this can only be done to a store of files")
+        return self.shelf
 
     def keys(self, tokens: Tokens) -> list[str]:
         """What the store calls the pages of a prompt."""

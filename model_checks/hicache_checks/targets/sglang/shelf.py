@@ -27,6 +27,7 @@ class StorageFault(Exception):
 class Shelf:
     """The pages of one rank, and what is wrong with reading and writing them.
 
+    `written_again`: pages that were there, and that the release wrote once more, as far as anybody looked, see `look`;
     `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
 
@@ -34,6 +35,7 @@ class Shelf:
         self.pages: MutableMapping[str, torch.Tensor] = {}
         self.lost: set[str] = set()
         self.has_failed_to_put = False
+        self.written_again: set[str] = set()
         self.stalled = 0
         self.latency_s = 0.0
         self._faults: dict[str, str] = {}
@@ -61,6 +63,10 @@ class Shelf:
         self.heal()
         self.pages.clear()
         self.has_failed_to_put = False
+        self.written_again.clear()
+
+    def look(self) -> None:
+        """See what the release has written, where that can be seen."""
 
     def begins(self, call: str, keys: Sequence[str]) -> str | None:
         """What is to go wrong in this call."""

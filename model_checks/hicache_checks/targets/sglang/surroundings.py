@@ -17,6 +17,7 @@ import torch
 
 from hicache_checks.simulation.world import current
 from hicache_checks.targets.sglang.device import DEVICE, TorchOf
+from hicache_checks.targets.sglang.strangers import placed
 
 CONFIGURATION = (
     *("get_memory", "get_serving", "get_observability", "get_model", "get_server_args", "get_schedule", "get_exec"),
@@ -84,9 +85,22 @@ class Surroundings:
             memory["cpu"] = _zeros
         if "HICACHE_HOST_MEMORY_RESERVE_BYTES" in names:
             names["HICACHE_HOST_MEMORY_RESERVE_BYTES"] = 0
+        controller = names.get("HiCacheController")
+        if hasattr(controller, "_generate_storage_config") and controller.__module__ == module.__name__:
+            self._place_stores_of(controller)
         pool = names.get("HostKVCache")
         if isinstance(pool, type) and pool.__module__ == module.__name__:
             _never_pin(pool)
+
+    def _place_stores_of(self, controller: Any) -> None:
+        """What a store is told of its place is what the settings say, where they say anything."""
+        configure = controller._generate_storage_config
+
+        @functools.wraps(configure)
+        def configured(*args: Any, **kwargs: Any) -> Any:
+            return placed(configure(*args, **kwargs), self.settings.store_place or {})
+
+        controller._generate_storage_config = configured
 
     def _parallel(self) -> Settings:
         """Tensor parallelism, and nothing else."""

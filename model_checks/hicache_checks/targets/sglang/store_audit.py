@@ -1,0 +1,51 @@
+"""What is wrong with the store of a rank when nothing is on its way: one line each, with the property first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from hicache_checks.targets.sglang.audit import extra_of, pages_of
+
+if TYPE_CHECKING:
+    from hicache_checks.targets.sglang.rank import Rank
+
+OFTENER = "write_through_threshold_storage"
+"""What a tree has that stores only what is asked for often (0.5.1): a page on the host need not be in the store."""
+
+
+def problems(rank: Rank) -> Iterator[str]:
+    """What it holds of prompts that were asked for, and of what is written through to it."""
+    for prompt in rank.prompts:
+        for place, name in enumerate(rank.keys(prompt)):
+            page = rank.shelf.pages.get(name)
+            if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
+                yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
+    yield from rank.strangers.problems()
+    if rank.shelf.written_again:
+        yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"
+    if rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER):
+        return
+    yield from _refused(rank) if rank.config.get("store_pages_max") else _unstored(rank)
+
+
+def _refused(rank: Rank) -> Iterator[str]:
+    """A store with room for some pages forgets old ones for new ones."""
+    for newest in list(rank.prompts)[-1:]:
+        whole = [node for node in rank.tree.path(rank.tokens(newest)) if len(node.prefix) == len(newest) * rank.page]
+        if any(node.host for node in whole) and rank.keys(newest)[-1] not in rank.shelf.pages:
+            yield f"P9 the store does not take the page of {list(newest)}, the newest, and there are older ones"
+
+
+def _unstored(rank: Rank) -> Iterator[str]:
+    """A page gets to the host on its way to the store, or from it."""
+    for node in rank.tree.nodes():
+        pages = pages_of(node.prefix, rank.page)
+        if node.host is None or pages is None or extra_of(node) is not None:
+            continue
+        names = rank.keys(pages)
+        for place in range(node.start // rank.page, len(pages)):
+            if names[place] not in rank.shelf.pages:
+                yield f"P32 the host has a page of {list(pages[: place + 1])}, and the store does not"
