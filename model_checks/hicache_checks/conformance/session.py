@@ -227,6 +227,48 @@ class Session:
         if "faults" in self.can:
             self._call(Step("heal_storage"))
 
+    def _do_overlap(self, step: Step) -> None:
+        """Two prompts are computed, one after the other, before the first is copied to the host."""
+        first, second = step.args
+        self._call(Step("hold_copies"))
+        self._do_prefill(Step("prefill", (first,)))
+        self._do_prefill(Step("prefill", (second,)))
+        self._call(Step("release_copies"))
+        self._call(Step("tick"))
+
+    def _do_prefill_for(self, step: Step) -> None:
+        """A model computes a prompt for an adapter or a tenant; then the same prompt is asked for without."""
+        self._do_prefill(Step("prefill", step.args))
+        self._do_settle(Step("settle"))
+        self._call(Step("tick"))
+        self._do_fetch(Step("fetch", step.args[:1]))
+
+    def _do_compute_detached(self, step: Step) -> None:
+        """A prompt is computed while no store is attached, another one after that."""
+        first, second = step.args
+        if self._call(Step("detach")):
+            self._do_prefill(Step("prefill", (first,)))
+            self._call(Step("tick"))
+            if self._call(Step("attach")):
+                self._do_prefill(Step("prefill", (second,)))
+
+    def _do_cut(self, step: Step) -> None:
+        """A page in storage is cut off; then it is asked for."""
+        rank, prompt = step.args
+        self._fill(prompt)
+        self._call(Step("damage", (rank, prompt)))
+        self._do_fetch(Step("fetch", (prompt,)))
+
+    def _do_fill_disk(self, step: Step) -> None:
+        """A disk has no room in the middle of a page, while a computed prompt goes to storage; then it has."""
+        rank, prompt = step.args
+        self._call(Step("break_storage", (rank, "put", "short")))
+        self._do_prefill(Step("prefill", (prompt,)))
+        self._do_settle(Step("settle"))
+        self._call(Step("tick"))
+        self._settle()
+        self._call(Step("heal_storage"))
+
     def _do_set_clock(self, step: Step) -> None:
         self._judged(step, lambda: self._place.set_clock(*step.args))
 

@@ -32,7 +32,7 @@ OURS, FILES = "memory", "file"
 DIRECTORY = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 HALF_A_PAGE = 0.5
 """By so much a ratio is off, so that no rounding of it matters."""
-HEADS, HEAD_DIM, LAYERS = 1, 4, 2
+HEADS, HEAD_DIM, LAYERS = 1, 8, 2
 BYTES_PER_TOKEN = 2 * LAYERS * HEADS * HEAD_DIM * torch.float32.itemsize
 """Keys and values."""
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
@@ -140,6 +140,11 @@ def adds_a_page() -> bool:
 @functools.cache
 def _text_of(function: Callable[..., Any]) -> str:
     return inspect.getsource(function)
+
+
+def has_tenants() -> bool:
+    """Are pages kept apart by adapter or tenant?"""
+    return hasattr(needed("mem_cache.radix_cache"), "RadixKey")
 
 
 def backend(storage: str) -> str:

@@ -448,8 +448,12 @@ class Rank:
         """The store holds the pages of this prompt; or, of another namespace, somebody else's of the same tokens."""
         self.prompts[tuple(tokens)] = None
         mine = namespace is None or namespace == self.config["namespace"]
+        if not mine and isinstance(self.shelf, FileShelf):
+            self.put_by([("model_name", namespace)], tokens)
+            return
         for place, name in enumerate(self.keys(tokens)):
             prefix = tokens[: place + 1]
+            self.shelf.damaged.discard(name)
             shelf_name = name if mine else f"{namespace}/{name}"
             self.shelf.pages[shelf_name] = self.flat(prefix if mine else (namespace, *prefix))
 

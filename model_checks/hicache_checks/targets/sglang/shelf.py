@@ -27,6 +27,7 @@ class StorageFault(Exception):
 class Shelf:
     """The pages of one rank, and what is wrong with reading and writing them.
 
+    `lost`: pages that are said to exist and cannot be read; `damaged`: pages that somebody has cut off;
     `written_again`: pages that were there, and that the release wrote once more, as far as anybody looked, see `look`;
     `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
@@ -34,6 +35,7 @@ class Shelf:
     def __init__(self) -> None:
         self.pages: MutableMapping[str, torch.Tensor] = {}
         self.lost: set[str] = set()
+        self.damaged: set[str] = set()
         self.has_failed_to_put = False
         self.written_again: set[str] = set()
         self.stalled = 0
@@ -62,6 +64,7 @@ class Shelf:
         """As new."""
         self.heal()
         self.pages.clear()
+        self.damaged.clear()
         self.has_failed_to_put = False
         self.written_again.clear()
 

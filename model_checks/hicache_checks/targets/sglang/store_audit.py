@@ -21,7 +21,7 @@ def problems(rank: Rank) -> Iterator[str]:
     for prompt in rank.prompts:
         for place, name in enumerate(rank.keys(prompt)):
             page = rank.shelf.pages.get(name)
-            if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
+            if page is not None and name not in rank.shelf.damaged and not torch.equal(page, rank.flat(prompt[: place + 1])):
                 yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
     yield from rank.strangers.problems()
     if rank.shelf.written_again:
