@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
 
 Written = Callable[[int], Sequence[object]]
+BYTES = "bytes"
+"""An audit that is made when it is asked for: what memory the tree's own indices keep."""
+INDEX_BYTES = torch.int64.itemsize
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -28,6 +31,20 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from _families(rank, nodes)
     for node in nodes:
         yield from _node(rank, node)
+    if rank.router is not None and not rank.extras:
+        rank.tell_router()
+        yield from rank.router.problems(nodes, rank.page)
+    if BYTES in rank.audits:
+        yield from _kept_bytes(rank, nodes)
+
+
+def _kept_bytes(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+    """A node that lives long must not keep the whole list that its slots were taken from."""
+    for node in nodes:
+        own = len(node.host or ()) * INDEX_BYTES
+        if node.index_bytes > own:
+            name = list(pages_of(node.prefix, rank.page) or node.prefix)
+            yield f"P4 {name} needs {own} bytes for its host slots, and keeps {node.index_bytes}"
 
 
 def _records(rank: Rank) -> Iterator[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from hicache_checks.targets.sglang.events import EVENTS
 from hicache_checks.targets.sglang.files import new_directory
 from hicache_checks.targets.sglang.surroundings import Settings
 
@@ -99,6 +100,8 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         "prefetch_timeout_base": config["timeout_s_base"],
         "prefetch_timeout_per_ki_token": config["timeout_s_per_page"] * 1024 / page,
     }
+    if any("prefix_keys" in audit for audit in config.get("audits", ())):
+        extra["hicache_storage_pass_prefix_keys"] = True
     if capped := config.get("store_pages_max"):
         extra |= {"max_size": capped * page * BYTES_PER_TOKEN, "eviction_ratio": 1.0}
     device_pages = device_pages_of(config)
@@ -217,6 +220,7 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         "page_size": page,
         "tp_cache_group": group,
         "enable_metrics": False,
+        "enable_kv_cache_events": EVENTS in config.get("audits", ()),
         "model_name": settings.served_model_name,
         "storage_backend_extra_config": settings.hicache_storage_backend_extra_config,
         **{name: value for name, value in vars(settings).items() if name.startswith("hicache_")},

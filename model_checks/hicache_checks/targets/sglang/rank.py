@@ -21,6 +21,7 @@ from hicache_checks.targets.sglang import audit, building, store_audit, stranger
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
+from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import Files, FileShelf
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
@@ -52,6 +53,7 @@ class Rank:
         self.number = number
         self.config = config
         self.page: int = config["page_size"]
+        self.audits = frozenset(config.get("audits", ()))
         self._settings = release.surroundings.settings
         self.parts: Parts = building.build(config, self._settings, group, release.kind)
         self.cache = self.parts.cache
@@ -63,6 +65,7 @@ class Rank:
         self.prompts: dict[Tokens, None] = {}
         self.extras: dict[str, None] = {}
         self.strangers = Strangers()
+        self.router = self._router() if EVENTS in self.audits else None
         self._scheduler = release.scheduler
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
@@ -88,6 +91,11 @@ class Rank:
         files = Files(Path(store.file_path), store._get_suffixed_key)
         shelf = SHELVES[self.number] = FileShelf(files, self.flat((0,)).nbytes)
         return shelf
+
+    @staticmethod
+    def _router() -> Router:
+        told = building.needed("disaggregation.kv_events")
+        return Router(has_tiers=hasattr(told, "StorageMedium"))
 
     def _limit(self) -> None:
         """How much may wait for host memory at a time; 0: what the release chooses by itself."""
@@ -194,13 +202,23 @@ class Rank:
     def tick(self) -> None:
         """One turn of the scheduler's loop."""
         self.cache.check_hicache_events()
+        self.tell_router()
 
-    def prefill(self, tokens: Tokens, extra: str | None = None) -> Prefilled:
+    def tell_router(self) -> None:
+        """Whoever listens hears what the cache has to tell."""
+        if self.router is not None:
+            self.router.hear(self.cache.take_events())
+
+    def compute(self, tokens: Tokens) -> Prefilled:
+        """The same for a prompt that was matched before it came to the host: nothing is loaded back."""
+        return self.prefill(tokens, loads=False)
+
+    def prefill(self, tokens: Tokens, extra: str | None = None, loads: bool = True) -> Prefilled:
         """The model's part: match, load back, compute the rest, insert it."""
         ids = self.tokens(tokens)
         request = self.request("prefill", tokens, extra)
         self._matched(request, ids)
-        if request.host_hit_length:
+        if request.host_hit_length and loads:
             self._load_back(request)
             self._matched(request, ids)
         values = [slot for node in self._path(request)[: self._depth(request)] for slot in node.device or ()]

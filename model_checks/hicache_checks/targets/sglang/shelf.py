@@ -28,7 +28,7 @@ class Shelf:
     """The pages of one rank, and what is wrong with reading and writing them.
 
     `written_again`: pages that were there, and that the release wrote once more, as far as anybody looked, see `look`;
-    `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
+    `told_before`: pages that were asked for, each with those that were said to come before it; `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
 
     def __init__(self) -> None:
@@ -36,6 +36,7 @@ class Shelf:
         self.lost: set[str] = set()
         self.has_failed_to_put = False
         self.written_again: set[str] = set()
+        self.told_before: list[tuple[str, tuple[str, ...]]] = []
         self.stalled = 0
         self.latency_s = 0.0
         self._faults: dict[str, str] = {}
@@ -64,6 +65,7 @@ class Shelf:
         self.pages.clear()
         self.has_failed_to_put = False
         self.written_again.clear()
+        self.told_before.clear()
 
     def look(self) -> None:
         """See what the release has written, where that can be seen."""

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 OFTENER = "write_through_threshold_storage"
 """What a tree has that stores only what is asked for often (0.5.1): a page on the host need not be in the store."""
 
+PREFIX_KEYS, ALL_PREFIX_KEYS = "prefix_keys", "all_prefix_keys"
+"""Audits that are made when they are asked for: whether a store that is told what comes before a page, is told nothing
+else, and whether it is told all of it."""
+
 
 def problems(rank: Rank) -> Iterator[str]:
     """What it holds of prompts that were asked for, and of what is written through to it."""
@@ -26,9 +30,27 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from rank.strangers.problems()
     if rank.shelf.written_again:
         yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"
+    if rank.audits & {PREFIX_KEYS, ALL_PREFIX_KEYS}:
+        yield from _chains(rank)
     if rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER):
         return
     yield from _refused(rank) if rank.config.get("store_pages_max") else _unstored(rank)
+
+
+def _chains(rank: Rank) -> Iterator[str]:
+    """What a store is told to come before a page is the chain of the page's prompt."""
+    before = {}
+    for prompt in rank.prompts:
+        names = rank.keys(prompt)
+        before.update({name: (list(prompt[: place + 1]), names[:place]) for place, name in enumerate(names)})
+    for key, told in rank.shelf.told_before:
+        if key not in before:
+            continue
+        page, chain = before[key]
+        if list(told) != chain[: len(told)]:
+            yield f"P21 the store is told that others come before {page} than do"
+        elif len(told) < len(chain) and ALL_PREFIX_KEYS in rank.audits:
+            yield f"P21 the store is told {len(told)} of {len(chain)} pages that come before {page}"
 
 
 def _refused(rank: Rank) -> Iterator[str]:
