@@ -82,12 +82,28 @@ def test_a_page_in_the_wrong_place_shows() -> None:
         rank.controller.prefetch_tokens_occupied += 1
         seen["occupied"] = adapter.audit()
         rank.controller.prefetch_tokens_occupied -= 1
+        kept, node.host_value = node.host_value, node.host_value.repeat(2)[: len(node.host_value)]
+        seen["kept"] = adapter.audit()
+        node.host_value = kept
+        heard = rank.router.tiers["CPU_PINNED"]
+        missed = heard.pop()
+        seen["unheard"] = adapter.audit()
+        heard.update({missed, (9,)})
+        seen["imagined"] = adapter.audit()
+        heard.remove((9,))
+        rank.shelf.told_before.append((rank.keys((1, 2))[1], ("another",)))
+        seen["misled"] = adapter.audit_stores()
+        rank.shelf.told_before[-1:] = [(rank.keys((1, 2))[1], ())]
+        seen["uninformed"] = adapter.audit_stores()
+        rank.shelf.told_before.clear()
+        assert adapter.audit() == adapter.audit_stores() == []
         rank.shelf.pages[rank.keys((1,))[0]] += 1
         seen["stored"] = adapter.audit_stores()
 
     with release("sglang==0.5.18") as target:
-        seen = Driven(target, 1).run(body)
+        seen = Driven(target, 1, more=(("audits", ("bytes", "events", "all_prefix_keys")),)).run(body)
     names = {"bytes": "P6", "lost": "P4", "held": "P14", "occupied": "P8", "stored": "P30"}
+    names |= {"kept": "P4", "unheard": "P29", "imagined": "P29", "misled": "P21", "uninformed": "P21"}
     for place, property_ in names.items():
         assert seen[place], place
         assert all(f"rank 0: {property_} " in line for line in seen[place]), (place, seen[place])

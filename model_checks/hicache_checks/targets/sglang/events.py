@@ -35,8 +35,8 @@ class Router:
             if kind.startswith("BlockStored"):
                 self._stored(event)
             elif kind == "BlockRemoved":
-                pages = self._tier(event)
-                pages.difference_update(self._prefixes[block] for block in event.block_hashes if block in self._prefixes)
+                known = [self._prefixes[block] for block in event.block_hashes if block in self._prefixes]
+                self._tier(event).difference_update(known)
             else:
                 self.tiers = {tier: set() for tier in self.tiers}
 

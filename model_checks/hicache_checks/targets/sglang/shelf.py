@@ -28,7 +28,8 @@ class Shelf:
     """The pages of one rank, and what is wrong with reading and writing them.
 
     `written_again`: pages that were there, and that the release wrote once more, as far as anybody looked, see `look`;
-    `told_before`: pages that were asked for, each with those that were said to come before it; `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
+    `told_before`: pages that were asked for, each with those that were said to come before it;
+    `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 @dataclass(frozen=True)
 class NodeSeen:
     """A node: `prefix`, the token ids from the root to its end; `length`, how many of them are its own; the slots of
-    its device and host values, none where it has no such value; how many hold on to each. `raw`: the release's own; `index_bytes`: what of
-    memory the tensor of its host slots keeps from being given back.
+    its device and host values, none where it has no such value; how many hold on to each. `raw`: the release's own;
+    `index_bytes`: what of memory the tensor of its host slots keeps from being given back.
     """
 
     prefix: tuple[Any, ...]
