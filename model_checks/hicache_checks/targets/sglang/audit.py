@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hicache_checks.targets.sglang.content import content
-from hicache_checks.targets.sglang.surroundings import page_hashes
 from hicache_checks.targets.sglang.tree import NodeSeen, maps_of
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
         yield f"P14 {node.device_refs} hold on to the device pages of {name} at rest"
     if node.host_refs:
         yield f"P14 {node.host_refs} hold on to the host pages of {name} at rest"
-    if extra_of(node) is None and node.hashes is not None and list(node.hashes) != list(_hashes(rank, node)):
+    if extra_of(node) is None and node.hashes is not None and list(node.hashes) != rank.keys(pages)[place:]:
         yield f"P21 the hashes of {name} are not those of its chain"
     written = written_as(pages, extra_of(node))
     for end in range(place + 1, len(pages) + 1):
@@ -132,13 +131,8 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
 
 def pages_of(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
     """The harness's prompt for token ids; None: they are no whole pages."""
-    pages = tuple(ids[start] // page for start in range(0, len(ids), page))
+    pages = tuple(last // page for last in ids[page - 1 :: page])
     return pages if len(ids) == len(pages) * page else None
-
-
-def _hashes(rank: Rank, node: NodeSeen) -> list[str]:
-    chain: list[str] = page_hashes(list(node.prefix), None, rank.page)
-    return chain[node.start // rank.page :]
 
 
 def _has_bytes(rank: Rank, buffer: torch.Tensor, prefix: Sequence[object], slot: int) -> bool:

@@ -88,8 +88,8 @@ def needed(name: str) -> ModuleType:
 
 
 def settings_for(config: Mapping[str, Any]) -> Settings:
-    """Server arguments for what an adapter's `reset` is given; `write_policy`, `storage`, `place` and
-    `store_pages_max` besides.
+    """Server arguments for what an adapter's `reset` is given; `write_policy`, `storage`, `place`,
+    `store_pages_max`, `pairs` and `audits` besides.
     """
     page = config["page_size"]
     extra = {
@@ -220,6 +220,7 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         "page_size": page,
         "tp_cache_group": group,
         "enable_metrics": False,
+        "is_eagle": bool(config.get("pairs")),
         "enable_kv_cache_events": EVENTS in config.get("audits", ()),
         "model_name": settings.served_model_name,
         "storage_backend_extra_config": settings.hicache_storage_backend_extra_config,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import inspect
+import itertools
 import time
 from array import array
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ from hicache_checks.targets.sglang.tree import NodeSeen, maps_of, tree_of
 Tokens = Sequence[int]
 TURNS_TO_REST = 60
 TURN_S = 0.25
+AUDITS = {audit.BYTES, EVENTS, *store_audit.AUDITS}
+"""What is looked at besides when `audits` of the configuration asks for it."""
 QUEUES = ("prefetch_queue", "prefetch_buffer", "prefetch_sync_queue", "backup_queue")
 
 
@@ -53,7 +56,9 @@ class Rank:
         self.number = number
         self.config = config
         self.page: int = config["page_size"]
+        self.has_pairs = bool(config.get("pairs"))
         self.audits = frozenset(config.get("audits", ()))
+        self._check()
         self._settings = release.surroundings.settings
         self.parts: Parts = building.build(config, self._settings, group, release.kind)
         self.cache = self.parts.cache
@@ -84,6 +89,13 @@ class Rank:
             # Else every rank ever built is kept until the process ends.
             atexit.unregister(self.cache.shutdown)
 
+    def _check(self) -> None:
+        """ValueError: the configuration asks for what there is not."""
+        if unknown := self.audits - AUDITS:
+            raise ValueError(f"there is no audit {min(unknown)!r}; there are {', '.join(sorted(AUDITS))}")
+        if self.has_pairs and self.page < 2:
+            raise ValueError("a page of pairs has two tokens at least")
+
     def _shelf(self) -> Shelf:
         if self.config.get("storage") != building.FILES:
             return SHELVES.setdefault(self.number, Shelf())
@@ -110,8 +122,15 @@ class Rank:
     # ---- tokens, keys and requests
 
     def tokens(self, tokens: Tokens) -> Any:
-        """Token ids of the release for a harness prompt."""
+        """Token ids of the release for a harness prompt.
+
+        Where keys are pairs of neighbours, every page begins with the same token, and so does what follows the last: so
+        the pairs of a page are the same whatever comes after it.
+        """
         ids = [token * self.page + place for token in tokens for place in range(self.page)]
+        if self.has_pairs:
+            ids = [0 if place % self.page == 0 else token for place, token in enumerate(ids)]
+            ids.append(0)
         return array("q", ids) if self._wants_arrays else ids
 
     def key(self, ids: Any, extra: str | None = None) -> Any:
@@ -224,7 +243,7 @@ class Rank:
         values = [slot for node in self._path(request)[: self._depth(request)] for slot in node.device or ()]
         wrong = audit.wrong_device_pages(self, audit.written_as(tokens, extra), values)
         receipt = self.cache.inc_lock_ref(request.last_node)
-        missing = len(ids) - len(values)
+        missing = len(tokens) * self.page - len(values)
         new = self._allocated(missing) if missing else torch.empty(0, dtype=torch.int64)
         if new is not None:
             self._compute(tokens, extra, len(values) // self.page, new)
@@ -490,7 +509,8 @@ class Rank:
 
     def keys(self, tokens: Tokens) -> list[str]:
         """What the store calls the pages of a prompt."""
-        names: list[str] = page_hashes(list(self.tokens(tokens)), None, self.page)
+        ids = list(self.tokens(tokens))
+        names: list[str] = page_hashes(list(itertools.pairwise(ids)) if self.has_pairs else ids, None, self.page)
         return names
 
     def flat(self, prefix: Sequence[object]) -> torch.Tensor:

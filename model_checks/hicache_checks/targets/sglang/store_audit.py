@@ -15,9 +15,18 @@ if TYPE_CHECKING:
 OFTENER = "write_through_threshold_storage"
 """What a tree has that stores only what is asked for often (0.5.1): a page on the host need not be in the store."""
 
+ASKED = "asked"
+"""An audit that is made when it is asked for: whether all pages that are looked up are those of prompts."""
 PREFIX_KEYS, ALL_PREFIX_KEYS = "prefix_keys", "all_prefix_keys"
 """Audits that are made when they are asked for: whether a store that is told what comes before a page, is told nothing
 else, and whether it is told all of it."""
+
+RETRIED = "retried"
+"""The same: whether pages that a store refused are stored once it takes them again."""
+VAIN_READS, VAIN_READS_MAX = "vain_reads", 3
+"""The same: whether a page that is said to exist, and cannot be read, is given up after so many reads."""
+
+AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, RETRIED, VAIN_READS)
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -30,11 +39,23 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from rank.strangers.problems()
     if rank.shelf.written_again:
         yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"
+    if ASKED in rank.audits and not rank.extras:
+        known = {name for prompt in rank.prompts for name in rank.keys(prompt)}
+        if strange := rank.shelf.asked - known:
+            yield f"P21 {len(strange)} pages are looked up by hashes that belong to no prompt"
     if rank.audits & {PREFIX_KEYS, ALL_PREFIX_KEYS}:
         yield from _chains(rank)
-    if rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER):
+    if VAIN_READS in rank.audits:
+        yield from _read_in_vain(rank)
+    if RETRIED not in rank.audits and (rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER)):
         return
     yield from _refused(rank) if rank.config.get("store_pages_max") else _unstored(rank)
+
+
+def _read_in_vain(rank: Rank) -> Iterator[str]:
+    for times in rank.shelf.vain_reads.values():
+        if times > VAIN_READS_MAX:
+            yield f"P5 a page that cannot be read is read {times} times"
 
 
 def _chains(rank: Rank) -> Iterator[str]:

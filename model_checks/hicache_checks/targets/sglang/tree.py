@@ -48,7 +48,8 @@ class TreeOf:
             node, prefix = waiting.pop()
             if node is not self.root:
                 own = tuple(node.key.token_ids if hasattr(node.key, "token_ids") else node.key)[: len(node.key)]
-                prefix = (*prefix, *own)
+                # In a key of pairs of neighbours, the first of each stands for it.
+                prefix = (*prefix, *(unit[0] if isinstance(unit, tuple) else unit for unit in own))
                 yield self._seen(node, prefix, len(own))
             # The releases' maps make a node of every key that is asked for: they are only looked through.
             waiting.extend((child, prefix) for child in reversed(list(node.children.values())))
