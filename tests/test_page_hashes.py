@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from hicache_checks.targets.sglang.surroundings import page_hashes  # noqa: E402
+from hicache_checks.targets.sglang.surroundings import page_hashes
 
 
 @dataclass

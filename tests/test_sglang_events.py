@@ -81,3 +81,11 @@ def test_a_page_that_follows_one_nobody_heard_of_shows() -> None:
     assert list(heard(STORED[1]).problems([], 2)) == [
         "P29 a page of [4, 5, 6, 7] is said to follow one that nobody heard of"
     ]
+
+
+def test_pages_of_two_tenants_have_two_names() -> None:
+    nodes = [node((2, 3), 2), node((2, 3), 2)]
+    assert list(heard(STORED[0], BlockStored([9], None, [2, 3])).miscounted(nodes, 2)) == []
+    assert list(heard(STORED[0], STORED[0]).miscounted(nodes, 2)) == [
+        "P29 the tier GPU has 2 pages, and the events name 1"
+    ]

@@ -87,11 +87,11 @@ def test_a_page_in_the_wrong_place_shows() -> None:
         seen["kept"] = adapter.audit()
         node.host_value = kept
         heard = rank.router.tiers["CPU_PINNED"]
-        missed = heard.pop()
+        block, missed = heard.popitem()
         seen["unheard"] = adapter.audit()
-        heard.update({missed, (9,)})
+        heard.update({block: missed, 9: (9,)})
         seen["imagined"] = adapter.audit()
-        heard.remove((9,))
+        heard.pop(9)
         rank.shelf.told_before.append((rank.keys((1, 2))[1], ("another",)))
         seen["misled"] = adapter.audit_stores()
         rank.shelf.told_before[-1:] = [(rank.keys((1, 2))[1], ())]

@@ -30,9 +30,12 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from _families(rank, nodes)
     for node in nodes:
         yield from _node(rank, node)
-    if rank.router is not None and not rank.extras:
+    if rank.router is not None:
         rank.tell_router()
-        yield from rank.router.problems(nodes, rank.page)
+        if not rank.extras:
+            yield from rank.router.problems(nodes, rank.page)
+        elif rank.config.get("salted"):
+            yield from rank.router.miscounted(nodes, rank.page)
     if BYTES in rank.audits:
         yield from _kept_bytes(rank, nodes)
 
@@ -148,7 +151,7 @@ def written_as(pages: Sequence[int], extra: str | None) -> Written:
 def extra_of(node: NodeSeen) -> str | None:
     """The adapter or tenant that a node belongs to."""
     extra: str | None = getattr(node.raw.key, "extra_key", None)
-    return extra
+    return extra or getattr(node.raw.key, "cache_salt", None)
 
 
 def wrong_device_pages(rank: Rank, written: Written, slots: Sequence[int], known: int = 0) -> tuple[str, ...]:

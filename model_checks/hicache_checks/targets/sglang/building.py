@@ -20,6 +20,7 @@ import torch
 
 from hicache_checks.targets.sglang.events import EVENTS
 from hicache_checks.targets.sglang.files import new_directory
+from hicache_checks.targets.sglang.strangers import known
 from hicache_checks.targets.sglang.surroundings import Settings
 
 HIRADIX, UNIFIED = "hiradix", "unified"
@@ -88,8 +89,8 @@ def needed(name: str) -> ModuleType:
 
 
 def settings_for(config: Mapping[str, Any]) -> Settings:
-    """Server arguments for what an adapter's `reset` is given; `write_policy`, `storage`, `place`,
-    `store_pages_max`, `pairs` and `audits` besides.
+    """Server arguments for what an adapter's `reset` is given; `write_policy`, `storage`, `place` and
+    `store_pages_max` besides.
     """
     page = config["page_size"]
     extra = {
@@ -123,7 +124,7 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         pp_size=1,
         tp_size=config["ranks"],
         nnodes=1,
-        store_place=config.get("place"),
+        store_place=known(config.get("place", {})),
     )
 
 

@@ -20,12 +20,12 @@ Prefix = tuple[int, ...]
 
 
 class Router:
-    """Who hears the events of one rank. `has_tiers`: do they name tiers?"""
+    """Who hears the events of one rank. `has_tiers`: do they name tiers? `tiers`: of each, the pages by their names."""
 
     def __init__(self, has_tiers: bool) -> None:
         self._has_tiers = has_tiers
         self._prefixes: dict[int, Prefix] = {}
-        self.tiers: dict[str, set[Prefix]] = {}
+        self.tiers: dict[str, dict[int, Prefix]] = {}
         self.wrong: list[str] = []
 
     def hear(self, events: Iterable[Any]) -> None:
@@ -35,22 +35,30 @@ class Router:
             if kind.startswith("BlockStored"):
                 self._stored(event)
             elif kind == "BlockRemoved":
-                known = [self._prefixes[block] for block in event.block_hashes if block in self._prefixes]
-                self._tier(event).difference_update(known)
+                for block in event.block_hashes:
+                    self._tier(event).pop(block, None)
             else:
-                self.tiers = {tier: set() for tier in self.tiers}
+                self.tiers = {tier: {} for tier in self.tiers}
 
     def problems(self, nodes: Sequence[NodeSeen], page: int) -> Iterator[str]:
         """Where it differs from the tree."""
         yield from self.wrong
-        for tier, told in self.tiers.items():
-            if tier not in (DEVICE, HOST, ANYWHERE):
-                continue
-            there = set(_pages_in(nodes, tier, page))
+        for tier, pages in self._judged():
+            told, there = set(pages.values()), set(_pages_in(nodes, tier, page))
             for what, differing in (("has no page", told - there), ("has a page", there - told)):
                 if differing:
                     name = [token // page for token in min(differing)[::page]]
                     yield f"P29 the tier {tier} {what} of {name}, and the events say otherwise"
+
+    def miscounted(self, nodes: Sequence[NodeSeen], page: int) -> Iterator[str]:
+        """Where a tier has another number of pages than it was told of: pages of several tenants share a name."""
+        for tier, pages in self._judged():
+            there = sum(1 for _ in _pages_in(nodes, tier, page))
+            if len(pages) != there:
+                yield f"P29 the tier {tier} has {there} pages, and the events name {len(pages)}"
+
+    def _judged(self) -> Iterator[tuple[str, dict[int, Prefix]]]:
+        return ((tier, pages) for tier, pages in self.tiers.items() if tier in (DEVICE, HOST, ANYWHERE))
 
     def _stored(self, event: Any) -> None:
         before: Prefix = ()
@@ -61,12 +69,12 @@ class Router:
             before = self._prefixes[event.parent_block_hash]
         for start in range(0, len(event.token_ids), event.block_size):
             before = (*before, *event.token_ids[start : start + event.block_size])
-            self._prefixes[event.block_hashes[start // event.block_size]] = before
-            self._tier(event).add(before)
+            block = event.block_hashes[start // event.block_size]
+            self._prefixes[block] = self._tier(event)[block] = before
 
-    def _tier(self, event: Any) -> set[Prefix]:
+    def _tier(self, event: Any) -> dict[int, Prefix]:
         tier = str(getattr(event.medium, "value", event.medium)) if self._has_tiers else ANYWHERE
-        return self.tiers.setdefault(tier, set())
+        return self.tiers.setdefault(tier, {})
 
 
 def _pages_in(nodes: Iterable[NodeSeen], tier: str, page: int) -> Iterator[Prefix]:

@@ -134,8 +134,13 @@ class Rank:
         return array("q", ids) if self._wants_arrays else ids
 
     def key(self, ids: Any, extra: str | None = None) -> Any:
-        """The radix key of token ids; `extra`: the adapter or tenant that they are computed for, none in the oldest."""
-        return ids if self._key is None else self._key(ids, extra)
+        """The radix key of token ids; `extra`: the adapter or tenant that they are computed for, none in the oldest. A
+        tenant's is a salt, where the release tells the two apart."""
+        if self._key is None:
+            return ids
+        if self.config.get("salted") and "cache_salt" in inspect.signature(self._key).parameters:
+            return self._key(ids, cache_salt=extra)
+        return self._key(ids, extra)
 
     def handle(self, rid: str) -> Any:
         """What the release knows a request by."""
@@ -496,7 +501,7 @@ class Rank:
         """Somebody else whose store is the same one, but for these changes, stores his pages of this prompt. TypeError:
         the store has no files, and nobody else."""
         self._file_shelf()
-        name = strangers.name_of(dict(changes))
+        name = strangers.name_of(strangers.known(dict(changes)))
         mine = self.controller.storage_backend
         store = strangers.store_of(mine, getattr(self.controller, "storage_config", None), dict(changes))
         pages = {key: self.flat((name, *tokens[: place + 1])) for place, key in enumerate(self.keys(tokens))}

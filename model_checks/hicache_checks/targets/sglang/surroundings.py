@@ -99,7 +99,7 @@ class Surroundings:
 
         @functools.wraps(configure)
         def configured(*args: Any, **kwargs: Any) -> Any:
-            return placed(configure(*args, **kwargs), self.settings.store_place or {})
+            return placed(configure(*args, **kwargs), self.settings.store_place)
 
         controller._generate_storage_config = configured
 
