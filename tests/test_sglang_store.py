@@ -76,6 +76,9 @@ def test_a_page_that_is_written_again_is_seen(files: Files) -> None:
     shelf.look()
     assert shelf.written_again == {"k"}, "whoever writes a new page, or mends one, does not write it again"
     shelf.forget()
+    files["j"] = PAGE
+    files.path("j").write_bytes(PAGE.numpy().tobytes())
+    shelf.look()
     assert not shelf.written_again
 
 

@@ -477,7 +477,9 @@ class Rank:
         """The user has the release clear its store."""
         # What the host has need not be in the store any more.
         self.shelf.has_failed_to_put = True
-        return bool(self.cache.clear_storage_backend())
+        done = bool(self.cache.clear_storage_backend())
+        self.shelf.look()
+        return done
 
     def heal(self) -> None:
         """The store works again."""

@@ -37,7 +37,7 @@ def problems(rank: Rank) -> Iterator[str]:
             if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
                 yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
     yield from rank.strangers.problems()
-    if rank.shelf.written_again:
+    if rank.shelf.written_again and not rank.config.get("store_pages_max"):
         yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"
     if ASKED in rank.audits and not rank.extras:
         known = {name for prompt in rank.prompts for name in rank.keys(prompt)}
