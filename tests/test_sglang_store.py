@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hicache_checks.targets.sglang.files import Files, FileShelf, new_directory  # noqa: E402
-from hicache_checks.targets.sglang.strangers import Strangers, name_of, store_of  # noqa: E402
+from hicache_checks.targets.sglang.strangers import Strangers, known, name_of, store_of  # noqa: E402
 
 PAGE = torch.arange(16, dtype=torch.float32)
 
@@ -76,6 +76,9 @@ def test_a_page_that_is_written_again_is_seen(files: Files) -> None:
     shelf.look()
     assert shelf.written_again == {"k"}, "whoever writes a new page, or mends one, does not write it again"
     shelf.forget()
+    files["j"] = PAGE
+    files.path("j").write_bytes(PAGE.numpy().tobytes())
+    shelf.look()
     assert not shelf.written_again
 
 
@@ -116,7 +119,7 @@ def test_a_stranger_is_the_release_s_own_store_with_another_configuration() -> N
     assert store_of(Kept(), None, {"pp_rank": 1}).configuration is None
     assert name_of({"pp_rank": 1, "model_name": "theirs"}) == "model_name theirs, pp_rank 1"
     with pytest.raises(ValueError, match="not told its colour"):
-        name_of({"colour": "red"})
+        known({"colour": "red"})
 
 
 def test_what_strangers_stored_stays() -> None:

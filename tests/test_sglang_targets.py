@@ -25,6 +25,7 @@ PROFILES = {
     "sglang==0.5.23": "attempts",
     "sglang-kt==0.7.2": "alloc_first",
 }
+AUDITS = ("bytes", "events", "all_prefix_keys", "asked", "vain_reads", "retried")
 ORDINARY = {"free_pages": 3, "resident_pages": 3, "occupied_pages": 0, "operations": {}}
 
 
@@ -82,12 +83,39 @@ def test_a_page_in_the_wrong_place_shows() -> None:
         rank.controller.prefetch_tokens_occupied += 1
         seen["occupied"] = adapter.audit()
         rank.controller.prefetch_tokens_occupied -= 1
+        kept, node.host_value = node.host_value, node.host_value.repeat(2)[: len(node.host_value)]
+        seen["kept"] = adapter.audit()
+        node.host_value = kept
+        heard = rank.router.tiers["CPU_PINNED"]
+        block, missed = heard.popitem()
+        seen["unheard"] = adapter.audit()
+        heard.update({block: missed, 9: (9,)})
+        seen["imagined"] = adapter.audit()
+        heard.pop(9)
+        rank.shelf.told_before.append((rank.keys((1, 2))[1], ("another",)))
+        seen["misled"] = adapter.audit_stores()
+        rank.shelf.told_before[-1:] = [(rank.keys((1, 2))[1], ())]
+        seen["uninformed"] = adapter.audit_stores()
+        rank.shelf.told_before.clear()
+        rank.shelf.asked.add("nobody's")
+        seen["asked"] = adapter.audit_stores()
+        rank.shelf.asked.remove("nobody's")
+        rank.shelf.vain_reads["a page"] = 4
+        seen["vain"] = adapter.audit_stores()
+        rank.shelf.vain_reads.clear()
+        rank.shelf.has_failed_to_put = True
+        page = rank.shelf.pages.pop(rank.keys((1, 2))[1])
+        seen["refused"] = adapter.audit_stores()
+        rank.shelf.pages[rank.keys((1, 2))[1]] = page
+        assert adapter.audit() == adapter.audit_stores() == []
         rank.shelf.pages[rank.keys((1,))[0]] += 1
         seen["stored"] = adapter.audit_stores()
 
     with release("sglang==0.5.18") as target:
-        seen = Driven(target, 1).run(body)
+        seen = Driven(target, 1, more=(("audits", AUDITS),)).run(body)
     names = {"bytes": "P6", "lost": "P4", "held": "P14", "occupied": "P8", "stored": "P30"}
+    names |= {"kept": "P4", "unheard": "P29", "imagined": "P29", "misled": "P21", "uninformed": "P21"}
+    names |= {"asked": "P21", "vain": "P5", "refused": "P32"}
     for place, property_ in names.items():
         assert seen[place], place
         assert all(f"rank 0: {property_} " in line for line in seen[place]), (place, seen[place])

@@ -27,7 +27,7 @@ from hicache_spec.bounds import POLICY
 SUFFIX = ".toml"
 BESIDES = (
     *("observe", "hold", "hold_copies", "release_copies", "detach", "attach"),
-    *("damage", "store_by", "pin", "clear_store"),
+    *("damage", "store_by", "pin", "clear_store", "compute"),
 )
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)

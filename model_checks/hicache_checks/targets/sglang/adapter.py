@@ -142,6 +142,11 @@ class SglangAdapter:
         ranks: list[Prefilled] = self._crew.all("prefill", tokens, extra)
         return Prefilled(tuple(f"rank {n}: {line}" for n, done in enumerate(ranks) for line in done.wrong))
 
+    def compute(self, tokens: Sequence[int]) -> Prefilled:
+        """The model's part, without what the host has."""
+        ranks: list[Prefilled] = self._crew.all("compute", tokens)
+        return Prefilled(tuple(f"rank {n}: {line}" for n, done in enumerate(ranks) for line in done.wrong))
+
     def evict_device(self, pages: int) -> int:
         """The device forgets pages."""
         return int(self._same("evict_device", pages))

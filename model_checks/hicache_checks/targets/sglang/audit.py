@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hicache_checks.targets.sglang.content import content
-from hicache_checks.targets.sglang.surroundings import page_hashes
 from hicache_checks.targets.sglang.tree import NodeSeen, maps_of
 
 if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
 
 Written = Callable[[int], Sequence[object]]
+BYTES = "bytes"
+"""An audit that is made when it is asked for: what memory the tree's own indices keep."""
+INDEX_BYTES = torch.int64.itemsize
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -28,6 +30,23 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from _families(rank, nodes)
     for node in nodes:
         yield from _node(rank, node)
+    if rank.router is not None:
+        rank.tell_router()
+        if not rank.extras:
+            yield from rank.router.problems(nodes, rank.page)
+        elif rank.config.get("salted"):
+            yield from rank.router.miscounted(nodes, rank.page)
+    if BYTES in rank.audits:
+        yield from _kept_bytes(rank, nodes)
+
+
+def _kept_bytes(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+    """A node that lives long must not keep the whole list that its slots were taken from."""
+    for node in nodes:
+        own = len(node.host or ()) * INDEX_BYTES
+        if node.index_bytes > own:
+            name = list(pages_of(node.prefix, rank.page) or node.prefix)
+            yield f"P4 {name} needs {own} bytes for its host slots, and keeps {node.index_bytes}"
 
 
 def _records(rank: Rank) -> Iterator[str]:
@@ -95,7 +114,7 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
         yield f"P14 {node.device_refs} hold on to the device pages of {name} at rest"
     if node.host_refs:
         yield f"P14 {node.host_refs} hold on to the host pages of {name} at rest"
-    if extra_of(node) is None and node.hashes is not None and list(node.hashes) != list(_hashes(rank, node)):
+    if extra_of(node) is None and node.hashes is not None and list(node.hashes) != rank.keys(pages)[place:]:
         yield f"P21 the hashes of {name} are not those of its chain"
     written = written_as(pages, extra_of(node))
     for end in range(place + 1, len(pages) + 1):
@@ -115,13 +134,8 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
 
 def pages_of(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
     """The harness's prompt for token ids; None: they are no whole pages."""
-    pages = tuple(ids[start] // page for start in range(0, len(ids), page))
+    pages = tuple(last // page for last in ids[page - 1 :: page])
     return pages if len(ids) == len(pages) * page else None
-
-
-def _hashes(rank: Rank, node: NodeSeen) -> list[str]:
-    chain: list[str] = page_hashes(list(node.prefix), None, rank.page)
-    return chain[node.start // rank.page :]
 
 
 def _has_bytes(rank: Rank, buffer: torch.Tensor, prefix: Sequence[object], slot: int) -> bool:
@@ -137,7 +151,7 @@ def written_as(pages: Sequence[int], extra: str | None) -> Written:
 def extra_of(node: NodeSeen) -> str | None:
     """The adapter or tenant that a node belongs to."""
     extra: str | None = getattr(node.raw.key, "extra_key", None)
-    return extra
+    return extra or getattr(node.raw.key, "cache_salt", None)
 
 
 def wrong_device_pages(rank: Rank, written: Written, slots: Sequence[int], known: int = 0) -> tuple[str, ...]:

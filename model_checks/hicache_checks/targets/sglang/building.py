@@ -18,7 +18,9 @@ from typing import Any
 
 import torch
 
+from hicache_checks.targets.sglang.events import EVENTS
 from hicache_checks.targets.sglang.files import new_directory
+from hicache_checks.targets.sglang.strangers import known
 from hicache_checks.targets.sglang.surroundings import Settings
 
 HIRADIX, UNIFIED = "hiradix", "unified"
@@ -105,6 +107,8 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         "prefetch_timeout_base": config["timeout_s_base"],
         "prefetch_timeout_per_ki_token": config["timeout_s_per_page"] * 1024 / page,
     }
+    if any("prefix_keys" in audit for audit in config.get("audits", ())):
+        extra["hicache_storage_pass_prefix_keys"] = True
     if capped := config.get("store_pages_max"):
         extra |= {"max_size": capped * page * BYTES_PER_TOKEN, "eviction_ratio": 1.0}
     device_pages = device_pages_of(config)
@@ -126,7 +130,7 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         pp_size=1,
         tp_size=config["ranks"],
         nnodes=1,
-        store_place=config.get("place"),
+        store_place=known(config.get("place", {})),
     )
 
 
@@ -233,6 +237,8 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         "page_size": page,
         "tp_cache_group": group,
         "enable_metrics": False,
+        "is_eagle": bool(config.get("pairs")),
+        "enable_kv_cache_events": EVENTS in config.get("audits", ()),
         "model_name": settings.served_model_name,
         "storage_backend_extra_config": settings.hicache_storage_backend_extra_config,
         **{name: value for name, value in vars(settings).items() if name.startswith("hicache_")},

@@ -54,6 +54,7 @@ class Files(MutableMapping[str, torch.Tensor]):
 
     def __delitem__(self, key: str) -> None:
         self.path(key).unlink()
+        self._marked.discard(key)
 
     def __iter__(self) -> Iterator[str]:
         end = len(self._named(""))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import itertools
 import time
 from array import array
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from hicache_checks.targets.sglang import audit, building, store_audit, stranger
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
+from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import Files, FileShelf
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
@@ -30,6 +32,8 @@ from hicache_checks.targets.sglang.tree import NodeSeen, maps_of, tree_of
 Tokens = Sequence[int]
 TURNS_TO_REST = 60
 TURN_S = 0.25
+AUDITS = {audit.BYTES, EVENTS, *store_audit.AUDITS}
+"""What is looked at besides when `audits` of the configuration asks for it."""
 QUEUES = ("prefetch_queue", "prefetch_buffer", "prefetch_sync_queue", "backup_queue")
 
 
@@ -51,6 +55,9 @@ class Rank:
         self.number = number
         self.config = config
         self.page: int = config["page_size"]
+        self.has_pairs = bool(config.get("pairs"))
+        self.audits = frozenset(config.get("audits", ()))
+        self._check()
         self._settings = release.surroundings.settings
         self.parts: Parts = building.build(config, self._settings, group, release.kind)
         self.cache = self.parts.cache
@@ -62,6 +69,7 @@ class Rank:
         self.prompts: dict[Tokens, None] = {}
         self.extras: dict[str, None] = {}
         self.strangers = Strangers()
+        self.router = self._router() if EVENTS in self.audits else None
         self._scheduler = release.scheduler
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
@@ -78,6 +86,13 @@ class Rank:
             # Else every rank ever built is kept until the process ends.
             atexit.unregister(self.cache.shutdown)
 
+    def _check(self) -> None:
+        """ValueError: the configuration asks for what there is not."""
+        if unknown := self.audits - AUDITS:
+            raise ValueError(f"there is no audit {min(unknown)!r}; there are {', '.join(sorted(AUDITS))}")
+        if self.has_pairs and self.page < 2:
+            raise ValueError("a page of pairs has two tokens at least")
+
     def _shelf(self) -> Shelf:
         if self.config.get("storage") != building.FILES:
             return SHELVES.setdefault(self.number, Shelf())
@@ -85,6 +100,11 @@ class Rank:
         files = Files(Path(store.file_path), store._get_suffixed_key)
         shelf = SHELVES[self.number] = FileShelf(files, self.flat((0,)).nbytes)
         return shelf
+
+    @staticmethod
+    def _router() -> Router:
+        told = building.needed("disaggregation.kv_events")
+        return Router(has_tiers=hasattr(told, "StorageMedium"))
 
     def _limit(self) -> None:
         """How much may wait for host memory at a time; 0: what the release chooses by itself."""
@@ -99,13 +119,25 @@ class Rank:
     # ---- tokens, keys and requests
 
     def tokens(self, tokens: Tokens) -> Any:
-        """Token ids of the release for a harness prompt."""
+        """Token ids of the release for a harness prompt.
+
+        Where keys are pairs of neighbours, every page begins with the same token, and so does what follows the last: so
+        the pairs of a page are the same whatever comes after it.
+        """
         ids = [token * self.page + place for token in tokens for place in range(self.page)]
+        if self.has_pairs:
+            ids = [0 if place % self.page == 0 else token for place, token in enumerate(ids)]
+            ids.append(0)
         return array("q", ids) if self._wants_arrays else ids
 
     def key(self, ids: Any, extra: str | None = None) -> Any:
-        """The radix key of token ids; `extra`: the adapter or tenant that they are computed for, none in the oldest."""
-        return ids if self._key is None else self._key(ids, extra)
+        """The radix key of token ids; `extra`: the adapter or tenant that they are computed for, none in the oldest. A
+        tenant's is a salt, where the release tells the two apart."""
+        if self._key is None:
+            return ids
+        if self.config.get("salted") and "cache_salt" in inspect.signature(self._key).parameters:
+            return self._key(ids, cache_salt=extra)
+        return self._key(ids, extra)
 
     def handle(self, rid: str) -> Any:
         """What the release knows a request by."""
@@ -192,19 +224,29 @@ class Rank:
     def tick(self) -> None:
         """One turn of the scheduler's loop."""
         self.cache.check_hicache_events()
+        self.tell_router()
 
-    def prefill(self, tokens: Tokens, extra: str | None = None) -> Prefilled:
+    def tell_router(self) -> None:
+        """Whoever listens hears what the cache has to tell."""
+        if self.router is not None:
+            self.router.hear(self.cache.take_events())
+
+    def compute(self, tokens: Tokens) -> Prefilled:
+        """The same for a prompt that was matched before it came to the host: nothing is loaded back."""
+        return self.prefill(tokens, loads=False)
+
+    def prefill(self, tokens: Tokens, extra: str | None = None, loads: bool = True) -> Prefilled:
         """The model's part: match, load back, compute the rest, insert it."""
         ids = self.tokens(tokens)
         request = self.request("prefill", tokens, extra)
         self._matched(request, ids)
-        if request.host_hit_length:
+        if request.host_hit_length and loads:
             self._load_back(request)
             self._matched(request, ids)
         values = [slot for node in self._path(request)[: self._depth(request)] for slot in node.device or ()]
         wrong = audit.wrong_device_pages(self, audit.written_as(tokens, extra), values)
         receipt = self.cache.inc_lock_ref(request.last_node)
-        missing = len(ids) - len(values)
+        missing = len(tokens) * self.page - len(values)
         new = self._allocated(missing) if missing else torch.empty(0, dtype=torch.int64)
         if new is not None:
             self._compute(tokens, extra, len(values) // self.page, new)
@@ -433,7 +475,9 @@ class Rank:
         """The user has the release clear its store."""
         # What the host has need not be in the store any more.
         self.shelf.has_failed_to_put = True
-        return bool(self.cache.clear_storage_backend())
+        done = bool(self.cache.clear_storage_backend())
+        self.shelf.look()
+        return done
 
     def heal(self) -> None:
         """The store works again."""
@@ -461,7 +505,7 @@ class Rank:
         """Somebody else whose store is the same one, but for these changes, stores his pages of this prompt. TypeError:
         the store has no files, and nobody else."""
         self._file_shelf()
-        name = strangers.name_of(dict(changes))
+        name = strangers.name_of(strangers.known(dict(changes)))
         mine = self.controller.storage_backend
         store = strangers.store_of(mine, getattr(self.controller, "storage_config", None), dict(changes))
         pages = {key: self.flat((name, *tokens[: place + 1])) for place, key in enumerate(self.keys(tokens))}
@@ -474,7 +518,8 @@ class Rank:
 
     def keys(self, tokens: Tokens) -> list[str]:
         """What the store calls the pages of a prompt."""
-        names: list[str] = page_hashes(list(self.tokens(tokens)), None, self.page)
+        ids = list(self.tokens(tokens))
+        names: list[str] = page_hashes(list(itertools.pairwise(ids)) if self.has_pairs else ids, None, self.page)
         return names
 
     def flat(self, prefix: Sequence[object]) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import MutableMapping, Sequence
 
 import torch
@@ -29,6 +30,8 @@ class Shelf:
 
     `lost`: pages that are said to exist and cannot be read; `damaged`: pages that somebody has cut off;
     `written_again`: pages that were there, and that the release wrote once more, as far as anybody looked, see `look`;
+    `asked`: pages that were looked up; `vain_reads`: how often pages were read that could not be;
+    `told_before`: pages that were asked for, each with those that were said to come before it;
     `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
 
@@ -38,6 +41,9 @@ class Shelf:
         self.damaged: set[str] = set()
         self.has_failed_to_put = False
         self.written_again: set[str] = set()
+        self.asked: set[str] = set()
+        self.vain_reads: Counter[str] = Counter()
+        self.told_before: list[tuple[str, tuple[str, ...]]] = []
         self.stalled = 0
         self.latency_s = 0.0
         self._faults: dict[str, str] = {}
@@ -67,6 +73,9 @@ class Shelf:
         self.damaged.clear()
         self.has_failed_to_put = False
         self.written_again.clear()
+        self.asked.clear()
+        self.vain_reads.clear()
+        self.told_before.clear()
 
     def look(self) -> None:
         """See what the release has written, where that can be seen."""
@@ -100,6 +109,7 @@ class Shelf:
         found = [None if fault == "miss" or key in self.lost else self.pages.get(key) for key in keys]
         if fault == "short" and found:
             found[-1] = None
+        self.vain_reads.update(key for key, page in zip(keys, found, strict=True) if page is None)
         if fault == "wrong_bytes":
             found = [None if page is None else page + 1 for page in found]
         return found

@@ -36,6 +36,10 @@ class PageStore(HiCacheStorage):
         return self.batch_set([key], [value])
 
     def batch_exists(self, keys: Sequence[str], extra_info: Any = None) -> int:
+        before = getattr(extra_info, "prefix_keys", None)
+        self.shelf.asked.update(keys)
+        if before is not None and keys:
+            self.shelf.told_before.append((keys[0], tuple(before)))
         return self.shelf.exists(keys)
 
     def batch_get(self, keys: Sequence[str], target_locations: Any = None, target_sizes: Any = None) -> list[Any]:

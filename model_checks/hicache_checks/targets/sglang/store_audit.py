@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 OFTENER = "write_through_threshold_storage"
 """What a tree has that stores only what is asked for often (0.5.1): a page on the host need not be in the store."""
 
+ASKED = "asked"
+"""An audit that is made when it is asked for: whether all pages that are looked up are those of prompts."""
+PREFIX_KEYS, ALL_PREFIX_KEYS = "prefix_keys", "all_prefix_keys"
+"""Audits that are made when they are asked for: whether a store that is told what comes before a page, is told nothing
+else, and whether it is told all of it."""
+
+RETRIED = "retried"
+"""The same: whether pages that a store refused are stored once it takes them again."""
+VAIN_READS, VAIN_READS_MAX = "vain_reads", 3
+"""The same: whether a page that is said to exist, and cannot be read, is given up after so many reads."""
+
+AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, RETRIED, VAIN_READS)
+
 
 def problems(rank: Rank) -> Iterator[str]:
     """What it holds of prompts that were asked for, and of what is written through to it."""
@@ -24,11 +37,41 @@ def problems(rank: Rank) -> Iterator[str]:
             if page is not None and name not in rank.shelf.damaged and not torch.equal(page, rank.flat(prompt[: place + 1])):
                 yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
     yield from rank.strangers.problems()
-    if rank.shelf.written_again:
+    if rank.shelf.written_again and not rank.config.get("store_pages_max"):
         yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"
-    if rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER):
+    if ASKED in rank.audits and not rank.extras:
+        known = {name for prompt in rank.prompts for name in rank.keys(prompt)}
+        if strange := rank.shelf.asked - known:
+            yield f"P21 {len(strange)} pages are looked up by hashes that belong to no prompt"
+    if rank.audits & {PREFIX_KEYS, ALL_PREFIX_KEYS}:
+        yield from _chains(rank)
+    if VAIN_READS in rank.audits:
+        yield from _read_in_vain(rank)
+    if RETRIED not in rank.audits and (rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER)):
         return
     yield from _refused(rank) if rank.config.get("store_pages_max") else _unstored(rank)
+
+
+def _read_in_vain(rank: Rank) -> Iterator[str]:
+    for times in rank.shelf.vain_reads.values():
+        if times > VAIN_READS_MAX:
+            yield f"P5 a page that cannot be read is read {times} times"
+
+
+def _chains(rank: Rank) -> Iterator[str]:
+    """What a store is told to come before a page is the chain of the page's prompt."""
+    before = {}
+    for prompt in rank.prompts:
+        names = rank.keys(prompt)
+        before.update({name: (list(prompt[: place + 1]), names[:place]) for place, name in enumerate(names)})
+    for key, told in rank.shelf.told_before:
+        if key not in before:
+            continue
+        page, chain = before[key]
+        if list(told) != chain[: len(told)]:
+            yield f"P21 the store is told that others come before {page} than do"
+        elif len(told) < len(chain) and ALL_PREFIX_KEYS in rank.audits:
+            yield f"P21 the store is told {len(told)} of {len(chain)} pages that come before {page}"
 
 
 def _refused(rank: Rank) -> Iterator[str]:

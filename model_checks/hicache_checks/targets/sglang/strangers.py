@@ -63,11 +63,16 @@ class Strangers:
                 yield f"P19 {gone} pages that {stranger.name} had stored are gone"
 
 
-def name_of(changes: Mapping[str, Any]) -> str:
-    """Who somebody is, by what he has otherwise. ValueError: no backend is told such a thing."""
+def known(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same. ValueError: no backend is told such a thing."""
     unknown = [name for name in changes if name not in PLACES]
     if unknown:
         raise ValueError(f"a store is not told its {unknown[0]}")
+    return changes
+
+
+def name_of(changes: Mapping[str, Any]) -> str:
+    """Who somebody is, by what he has otherwise."""
     return ", ".join(f"{name} {value}" for name, value in sorted(changes.items())) or "somebody alike"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -98,7 +99,7 @@ class Surroundings:
 
         @functools.wraps(configure)
         def configured(*args: Any, **kwargs: Any) -> Any:
-            return placed(configure(*args, **kwargs), self.settings.store_place or {})
+            return placed(configure(*args, **kwargs), self.settings.store_place)
 
         controller._generate_storage_config = configured
 
@@ -137,13 +138,15 @@ def transfer_kv_direct(
 def page_hashes(tokens: Any, prior: bytes | None, page_size: int | None = None) -> Any:
     """The hash chain that the release's native module computes: sha256 over the hash before and the page's tokens.
 
-    Without a page size, one hash over all tokens.
+    Without a page size, one hash over all tokens. Where a key consists of pairs of neighbours, both of each count.
     """
     raw = tokens.raw_token_ids() if hasattr(tokens, "raw_token_ids") else getattr(tokens, "token_ids", tokens)
-    ids, step = list(raw[: len(tokens)]), page_size or len(tokens)
+    pairs = itertools.pairwise(raw) if getattr(tokens, "is_bigram", False) else raw
+    units = [unit if isinstance(unit, tuple) else (unit,) for unit in itertools.islice(pairs, len(tokens))]
+    step = page_size or len(units)
     hashes = []
-    for start in range(0, len(ids), step):
-        words = b"".join(int(token).to_bytes(4, "little") for token in ids[start : start + step])
+    for start in range(0, len(units), step):
+        words = b"".join(int(token).to_bytes(4, "little") for unit in units[start : start + step] for token in unit)
         prior = hashlib.sha256((prior or b"") + words).digest()
         hashes.append(prior.hex())
     return hashes if page_size else hashes[0]

@@ -10,7 +10,8 @@ from typing import Any
 @dataclass(frozen=True)
 class NodeSeen:
     """A node: `prefix`, the token ids from the root to its end; `length`, how many of them are its own; the slots of
-    its device and host values, none where it has no such value; how many hold on to each. `raw`: the release's own.
+    its device and host values, none where it has no such value; how many hold on to each. `raw`: the release's own;
+    `index_bytes`: what of memory the tensor of its host slots keeps from being given back.
     """
 
     prefix: tuple[Any, ...]
@@ -21,6 +22,7 @@ class NodeSeen:
     host_refs: int
     hashes: tuple[str, ...] | None
     raw: Any
+    index_bytes: int = 0
 
     @property
     def start(self) -> int:
@@ -46,7 +48,8 @@ class TreeOf:
             node, prefix = waiting.pop()
             if node is not self.root:
                 own = tuple(node.key.token_ids if hasattr(node.key, "token_ids") else node.key)[: len(node.key)]
-                prefix = (*prefix, *own)
+                # In a key of pairs of neighbours, the first of each stands for it.
+                prefix = (*prefix, *(unit[0] if isinstance(unit, tuple) else unit for unit in own))
                 yield self._seen(node, prefix, len(own))
             # The releases' maps make a node of every key that is asked for: they are only looked through.
             waiting.extend((child, prefix) for child in reversed(list(node.children.values())))
@@ -71,6 +74,7 @@ class TreeOf:
             getattr(node, "host_ref_counter", 0),
             _hashes(node),
             node,
+            _bytes_behind(node.host_value),
         )
 
 
@@ -93,6 +97,7 @@ class UnifiedTreeOf(TreeOf):
             full.host_lock_ref,
             _hashes(node),
             node,
+            _bytes_behind(full.host_value),
         )
 
 
@@ -111,6 +116,10 @@ def maps_of(cache: Any) -> Mapping[str, int]:
 
 def _slots(value: Any) -> tuple[int, ...] | None:
     return None if value is None else tuple(map(int, value))
+
+
+def _bytes_behind(value: Any) -> int:
+    return 0 if value is None else int(value.untyped_storage().nbytes())
 
 
 def _hashes(node: Any) -> tuple[str, ...] | None:
