@@ -120,6 +120,9 @@ class BlackBoxJudge:
     def _after_tick(self, step: Step, answer: object) -> None:
         self.box.ticked(self._observe())
 
+    def _after_full_turn(self, step: Step, answer: object) -> None:
+        self.box.ticked(self._observe())
+
     def _after_prefill(self, step: Step, answer: object) -> None:
         self.box.disturbed(self._observe())
 

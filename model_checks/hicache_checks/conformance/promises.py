@@ -119,6 +119,12 @@ class Promises:
     def _after_abort(self, step: Step, answer: object) -> None:
         self._ended.add((step.args[0], self._attempts[step.args[0]]))
 
+    def _after_full_turn(self, step: Step, answer: Sequence[str]) -> None:
+        """Requests that waited without an operation have one now."""
+        for rid in answer:
+            self._attempts[rid] += 1
+            self._submitted_at[rid, self._attempts[rid]] = self._now
+
     def _after_tick(self, step: Step, answer: object) -> None:
         """Something may have moved."""
 

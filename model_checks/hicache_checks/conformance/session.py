@@ -144,10 +144,14 @@ class Session:
             return
         self._judge.finish()
         if "audit" in self.can:
-            for problem in [*self._call(Step("audit")), *self._call(Step("audit_stores"))]:
-                property_, message = _named(str(problem), "audit")
-                if self._bytes_count or property_ not in OF_BYTES:
-                    raise Broken(property_, message, place="rest")
+            self._refuse([*self._call(Step("audit")), *self._call(Step("audit_stores"))], "rest")
+
+    def _refuse(self, problems: Sequence[str], place: str) -> None:
+        """The first of these lines is a finding, unless it is about bytes, and these do not count."""
+        for problem in problems:
+            property_, message = _named(str(problem), "audit")
+            if self._bytes_count or property_ not in OF_BYTES:
+                raise Broken(property_, message, place=place)
 
     # ---- kinds of steps
 
@@ -158,6 +162,14 @@ class Session:
         """One turn of a scheduler's loop: drain, then ask for everybody."""
         self._call(Step("tick"))
         self._call(Step("poll", (RIDS,)))
+
+    def _do_full_turns(self, step: Step) -> None:
+        """Turns of the scheduler's own loop in which nobody is admitted, with time for the threads between them."""
+        (turns,) = step.args
+        for _ in range(turns):
+            self._settle()
+            self._call(Step("full_turn"))
+        self._refuse(self._call(Step("neglected")), "full_turns")
 
     def _do_fetch(self, step: Step) -> None:
         """The common case: some requests come, and everybody has the time that he needs."""

@@ -58,6 +58,15 @@ class SglangAdapter:
         """One turn of every scheduler's loop."""
         self._crew.all("tick")
 
+    def full_turn(self) -> Sequence[str]:
+        """A turn of the loop in which nobody is admitted: the requests that are taken late."""
+        answer: Sequence[str] = self._same("full_turn")
+        return answer
+
+    def neglected(self) -> Sequence[str]:
+        """After such turns, at rest: what they should have done."""
+        return self._problems("neglected")
+
     def observe(self) -> Mapping[str, Any]:
         """What every rank shows, and under `ranks` each by itself."""
         ranks = self._crew.each("observe")

@@ -22,6 +22,7 @@ from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.files import Files, FileShelf
+from hicache_checks.targets.sglang.queued import Queued
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 from hicache_checks.targets.sglang.surroundings import Settings, page_hashes
@@ -51,8 +52,8 @@ class Rank:
         self.number = number
         self.config = config
         self.page: int = config["page_size"]
-        self._settings = release.surroundings.settings
-        self.parts: Parts = building.build(config, self._settings, group, release.kind)
+        self.settings = release.surroundings.settings
+        self.parts: Parts = building.build(config, self.settings, group, release.kind)
         self.cache = self.parts.cache
         self.controller = self.cache.cache_controller
         self.tree = tree_of(self.cache)
@@ -61,7 +62,7 @@ class Rank:
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
         self.extras: dict[str, None] = {}
-        self._scheduler = release.scheduler
+        self.scheduler = release.scheduler
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
         self._wants_arrays = self._key is not None and "array" in str(
@@ -70,6 +71,7 @@ class Rank:
         self._handle = getattr(self._base, "CacheRequestHandle", None)
         self._attempts: dict[str, int] = {}
         self._waiting: set[str] = set()
+        self._queued = Queued(self)
         self._limit()
         self.cache.load_back_threshold = 0
         for asked in (self.cache, self.controller):
@@ -152,14 +154,15 @@ class Rank:
     def submit(self, rid: str, tokens: Tokens) -> dict[str, Any]:
         """As the scheduler does when a request comes: match, then ask for the rest. A request that still waits does not
         come again."""
-        if rid in self._waiting or self._pending(rid) is not None:
+        if rid in self._waiting or self.pending(rid) is not None:
             return {"accepted": False}
         attempt = self._attempts[rid] = self._attempts.get(rid, 0) + 1
         request = self.request(rid, tokens)
-        scheduler = Settings(tree_cache=self.cache, enable_hicache_storage=True, server_args=self._settings)
-        self._scheduler.method("Scheduler._prefetch_kvcache")(scheduler, request)
+        scheduler = Settings(tree_cache=self.cache, enable_hicache_storage=True, server_args=self.settings)
+        self.scheduler.method("Scheduler._prefetch_kvcache")(scheduler, request)
+        self._queued.came(rid, request)
         span = len(tokens) - (request.prefix_len + request.host_hit_length) // self.page
-        if self._pending(rid) is None:
+        if self.pending(rid) is None:
             self._attempts[rid] -= 1
             return {"accepted": False, "span_pages": span}
         self._waiting.add(rid)
@@ -170,28 +173,38 @@ class Rank:
         return {rid: self._poll(rid) for rid in rids}
 
     def _poll(self, rid: str) -> dict[str, Any]:
-        operation = self._pending(rid)
+        operation = self.pending(rid)
         ready = bool(self.cache.check_prefetch_progress(self.handle(rid)))
         if ready and hasattr(self.cache, "pop_prefetch_loaded_tokens"):
             self.cache.pop_prefetch_loaded_tokens(self.handle(rid))
         if not ready:
             return {"ready": False, "state": None}
         self._waiting.discard(rid)
+        self._queued.left(rid)
         if operation is None:
             return {"ready": True, "state": None}
         return {"ready": ready, "state": "fetched" if self._granted(operation) else "revoked"}
 
     def abort(self, rid: str) -> bool:
         """The request is gone."""
-        pending = self._pending(rid) is not None
+        pending = self.pending(rid) is not None
         if hasattr(self.cache, "release_aborted_request"):
             self.cache.release_aborted_request(self.handle(rid))
         self._waiting.discard(rid)
+        self._queued.left(rid)
         return pending
 
     def tick(self) -> None:
         """One turn of the scheduler's loop."""
         self.cache.check_hicache_events()
+
+    def full_turn(self) -> list[str]:
+        """See Queued."""
+        return self._queued.full_turn()
+
+    def neglected(self) -> list[str]:
+        """After full turns, at rest: what they should have done, one line each."""
+        return list(self._queued.problems())
 
     def prefill(self, tokens: Tokens, extra: str | None = None) -> Prefilled:
         """The model's part: match, load back, compute the rest, insert it."""
@@ -246,7 +259,7 @@ class Rank:
 
     def flush(self) -> bool:
         """Begin again, if the release's scheduler lets: from some release on it asks first whether all is at rest."""
-        if self._scheduler.has("Scheduler.is_fully_idle") and not self.rest():
+        if self.scheduler.has("Scheduler.is_fully_idle") and not self.rest():
             return False
         for rid in self._attempts:
             self.abort(rid)
@@ -254,6 +267,7 @@ class Rank:
         self.parts.allocator.clear()
         self.shelf.forget()
         self._attempts.clear()
+        self._queued.clear()
         self.prompts.clear()
         self.extras.clear()
         return True
@@ -269,7 +283,7 @@ class Rank:
 
     def attach(self) -> bool:
         """Go on with the store."""
-        settings = self._settings
+        settings = self.settings
         done, _ = self.cache.attach_storage_backend(
             settings.hicache_storage_backend,
             settings.hicache_storage_backend_extra_config,
@@ -318,12 +332,36 @@ class Rank:
         """At rest: what is wrong with what the store holds."""
         return list(audit.store_problems(self))
 
-    def _pending(self, rid: str) -> Any:
+    def pending(self, rid: str) -> Any:
         """The operation that the cache keeps under this request; None: none."""
         for known in (self.handle(rid), rid):
             if (info := self.cache.ongoing_prefetch.get(known)) is not None:
                 return self._operation(info)
         return None
+
+    def is_taken_late(self, rid: str, request: Settings) -> bool:
+        """Has the cache taken a waiting request that it had not taken before? Then it is an attempt from now on."""
+        names = (request.cache_request_handle, rid)
+        if rid in self._waiting or not any(name in self.cache.ongoing_prefetch for name in names):
+            return False
+        self._attempts[rid] = self._attempts.get(rid, 0) + 1
+        self._waiting.add(rid)
+        return True
+
+    def is_limited(self) -> bool:
+        """Does the controller let nobody in, because so much waits for host memory?"""
+        occupied, limit = self.controller.prefetch_tokens_occupied, self.controller.prefetch_capacity_limit
+        return bool(occupied >= limit)
+
+    def pages_to_ask_for(self, request: Settings) -> int:
+        """How many pages of a waiting request the store holds that follow on what is on the device or the host."""
+        self._matched(request, request.fill_ids)
+        names = page_hashes(list(request.fill_ids), None, self.page)
+        known = (request.prefix_len + request.host_hit_length) // self.page
+        pages = known
+        while pages < len(names) and names[pages] in self.shelf.pages:
+            pages += 1
+        return pages - known
 
     @staticmethod
     def _operation(info: Any) -> Any:
