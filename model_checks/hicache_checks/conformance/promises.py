@@ -125,6 +125,10 @@ class Promises:
             self._attempts[rid] += 1
             self._submitted_at[rid, self._attempts[rid]] = self._now
 
+    def _after_look(self, step: Step, answer: Mapping[str, Any]) -> None:
+        self._after_poll(step, {step.args[0]: answer["polled"]})
+        self._after_full_turn(step, answer["taken"])
+
     def _after_tick(self, step: Step, answer: object) -> None:
         """Something may have moved."""
 

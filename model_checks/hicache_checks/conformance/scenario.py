@@ -25,7 +25,10 @@ from hicache_checks.simulation.choices import Choices, Plainest, Seeded
 from hicache_spec.bounds import POLICY
 
 SUFFIX = ".toml"
-BESIDES = ("observe", "hold", "hold_copies", "release_copies", "detach", "attach", "damage", "full_turns")
+BESIDES = (
+    *("observe", "hold", "hold_copies", "release_copies", "detach", "attach", "damage"),
+    *("full_turns", "look"),
+)
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)
 

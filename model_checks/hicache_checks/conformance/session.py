@@ -171,6 +171,10 @@ class Session:
             self._call(Step("full_turn"))
         self._refuse(self._call(Step("neglected")), "full_turns")
 
+    def _do_look(self, step: Step) -> None:
+        """A turn of the scheduler's own loop in which a waiting request can be admitted."""
+        self._refuse(self._call(step)["problems"], "look")
+
     def _do_fetch(self, step: Step) -> None:
         """The common case: some requests come, and everybody has the time that he needs."""
         for rid, prompt in zip(RIDS, step.args, strict=False):

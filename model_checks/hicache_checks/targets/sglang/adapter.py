@@ -63,6 +63,11 @@ class SglangAdapter:
         answer: Sequence[str] = self._same("full_turn")
         return answer
 
+    def look(self, rid: str) -> Mapping[str, Any]:
+        """A turn of the loop in which a request can be admitted: see Queued."""
+        answer: Mapping[str, Any] = self._same("look", rid)
+        return answer
+
     def neglected(self) -> Sequence[str]:
         """After such turns, at rest: what they should have done."""
         return self._problems("neglected")

@@ -5,7 +5,7 @@ A request that the cache has refused, or that found nothing, waits like any othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hicache_checks.targets.sglang import building
@@ -39,6 +39,7 @@ class Queued:
     def came(self, rid: str, request: Settings) -> None:
         """A request is put at the end."""
         vars(request).update(RETRY_FIELDS, **dict.fromkeys(RETRY_COUNTS, 0))
+        request.known_at_first = self._rank.known_pages(request)
         self._requests.pop(rid, None)
         self._requests[rid] = request
 
@@ -64,6 +65,32 @@ class Queued:
         left = {name: entries.keys() & after[name].keys() for name, entries in before.items()}
         self._passed_over = {name: entries for name, entries in left.items() if entries}
         return self._taken()
+
+    def look(self, rid: str, ready: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """A turn of the release's loop in which there is room: what it does about one request before it admits it.
+
+        `ready`: ask whether it need not wait any longer. `polled`: the answer; `taken`: as of `full_turn`; `problems`.
+        """
+        request = self._requests[rid]
+        polled = ready()
+        if not polled["ready"]:
+            return {"polled": polled, "taken": [], "problems": []}
+        request.init_next_round_input(self._rank.cache)
+        asked = self._scheduler()._prefetch_after_device_hit_loss
+        if asked is not None and asked(request):
+            self._requests[rid] = request
+            return {"polled": polled, "taken": self._taken(), "problems": []}
+        problems = [] if request.is_taken or self._rank.is_limited() else list(self._never_asked(rid, request))
+        return {"polled": polled, "taken": [], "problems": problems}
+
+    def _never_asked(self, rid: str, request: Settings) -> Iterator[str]:
+        if pages := self._worth_asking(request):
+            yield f"P26 {rid} is admitted and was never asked for, the store holds {pages} more of its pages"
+
+    def _worth_asking(self, request: Settings) -> int:
+        """How many pages of a request could be fetched; 0: not enough."""
+        pages = self._rank.pages_to_ask_for(request)
+        return pages if pages >= self._rank.config["threshold_pages"] else 0
 
     def _to_drain(self) -> dict[str, dict[int, Any]]:
         """What a turn is to take out of the controller's queues and the cache's records."""
@@ -92,13 +119,14 @@ class Queued:
             yield f"P3 {name} is not drained: {len(entries)} entries are there after a turn as before it"
 
     def _unasked(self) -> Iterator[str]:
-        """Whoever comes first is about to be admitted, and need not be asked for again."""
+        """Whoever comes first is about to be admitted, and need not be asked for again; nor is, before it is admitted,
+        whose pages have left the device meanwhile."""
         rank = self._rank
         if rank.is_limited():
             return
         for rid, request in list(self._requests.items())[1:]:
-            pages = rank.pages_to_ask_for(request)
-            if pages >= rank.config["threshold_pages"] and rank.pending(rid) is None:
+            pages = self._worth_asking(request)
+            if pages and rank.pending(rid) is None and rank.known_pages(request) >= request.known_at_first:
                 yield f"P26 {rid} waits and is not asked for again, the store holds {pages} more of its pages"
 
 

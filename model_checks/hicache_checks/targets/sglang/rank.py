@@ -166,6 +166,7 @@ class Rank:
             self._attempts[rid] -= 1
             return {"accepted": False, "span_pages": span}
         self._waiting.add(rid)
+        request.is_taken = True
         return {"accepted": True, "attempt": attempt, "span_pages": span}
 
     def poll(self, rids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -201,6 +202,10 @@ class Rank:
     def full_turn(self) -> list[str]:
         """See Queued."""
         return self._queued.full_turn()
+
+    def look(self, rid: str) -> dict[str, Any]:
+        """See Queued."""
+        return self._queued.look(rid, lambda: self._poll(rid))
 
     def neglected(self) -> list[str]:
         """After full turns, at rest: what they should have done, one line each."""
@@ -342,10 +347,11 @@ class Rank:
     def is_taken_late(self, rid: str, request: Settings) -> bool:
         """Has the cache taken a waiting request that it had not taken before? Then it is an attempt from now on."""
         names = (request.cache_request_handle, rid)
-        if rid in self._waiting or not any(name in self.cache.ongoing_prefetch for name in names):
+        if request.is_taken or not any(name in self.cache.ongoing_prefetch for name in names):
             return False
         self._attempts[rid] = self._attempts.get(rid, 0) + 1
         self._waiting.add(rid)
+        request.is_taken = True
         return True
 
     def is_limited(self) -> bool:
@@ -353,12 +359,15 @@ class Rank:
         occupied, limit = self.controller.prefetch_tokens_occupied, self.controller.prefetch_capacity_limit
         return bool(occupied >= limit)
 
+    def known_pages(self, request: Settings) -> int:
+        """How many pages of a request are on the device or the host."""
+        self._matched(request, request.fill_ids)
+        return int(request.prefix_len + request.host_hit_length) // self.page
+
     def pages_to_ask_for(self, request: Settings) -> int:
         """How many pages of a waiting request the store holds that follow on what is on the device or the host."""
-        self._matched(request, request.fill_ids)
         names = page_hashes(list(request.fill_ids), None, self.page)
-        known = (request.prefix_len + request.host_hit_length) // self.page
-        pages = known
+        known = pages = self.known_pages(request)
         while pages < len(names) and names[pages] in self.shelf.pages:
             pages += 1
         return pages - known
