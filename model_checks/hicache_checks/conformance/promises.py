@@ -107,6 +107,10 @@ class Promises:
             op = (rid, self._attempts[rid])
             if how["ready"]:
                 self._ended.add(op)
+                if how.get("asked") is False:
+                    raise Broken(
+                        "P1 step_waits_for_the_verdict", f"{rid} is ready, and the store was not asked", place="poll"
+                    )
             elif op in self._ended or not self._attempts[rid]:
                 raise Broken("P2 live_submitted_operations_end", f"{rid} waits, and nothing is pending", place="poll")
             elif self._setup.policy == "best_effort":

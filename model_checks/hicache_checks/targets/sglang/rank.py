@@ -71,6 +71,7 @@ class Rank:
         self._handle = getattr(self._base, "CacheRequestHandle", None)
         self._attempts: dict[str, int] = {}
         self._waiting: set[str] = set()
+        self._unanswered: dict[str, tuple[str, int]] = {}
         self._queued = Queued(self)
         self._limit()
         self.cache.load_back_threshold = 0
@@ -167,6 +168,7 @@ class Rank:
             return {"accepted": False, "span_pages": span}
         self._waiting.add(rid)
         request.is_taken = True
+        self._unanswered[rid] = self._question(request)
         return {"accepted": True, "attempt": attempt, "span_pages": span}
 
     def poll(self, rids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -184,7 +186,23 @@ class Rank:
         self._queued.left(rid)
         if operation is None:
             return {"ready": True, "state": None}
-        return {"ready": ready, "state": "fetched" if self._granted(operation) else "revoked"}
+        state = "fetched" if self._granted(operation) else "revoked"
+        answer = {"ready": ready, "state": state}
+        # Whoever waits for all of it has to be answered; others may end before, and not on all ranks at once.
+        return {**answer, "asked": self._was_asked(rid)} if self.config["policy"] == "wait_complete" else answer
+
+    def _question(self, request: Settings) -> tuple[str, int]:
+        """The first page that a request lacks, and how often the store was asked for it until now."""
+        known = (request.prefix_len + request.host_hit_length) // self.page
+        name = page_hashes(list(request.fill_ids), None, self.page)[known]
+        return name, self.shelf.asked[name]
+
+    def _was_asked(self, rid: str) -> bool | None:
+        """Was the store asked whether it holds what this request lacks, since the request came? None: it is not known."""
+        if rid not in self._unanswered or isinstance(self.shelf, FileShelf):
+            return None
+        name, times = self._unanswered.pop(rid)
+        return self.shelf.asked[name] > times
 
     def abort(self, rid: str) -> bool:
         """The request is gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import MutableMapping, Sequence
 
 import torch
@@ -15,7 +16,7 @@ STALL_S = 1.0
 """What a call that stalls takes, unless the store is healed before."""
 FAULTS = {
     "exists": ("raise", "miss", "short", "stall"),
-    "get": ("raise", "miss", "short", "stall", "wrong_bytes", "late_write"),
+    "get": ("raise", "miss", "short", "stall", "wrong_bytes", "late_write", "nothing"),
     "put": ("raise", "miss", "short", "stall"),
 }
 
@@ -27,13 +28,14 @@ class StorageFault(Exception):
 class Shelf:
     """The pages of one rank, and what is wrong with reading and writing them.
 
-    `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
+    `asked`: how often it was asked whether a page exists; `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
 
     def __init__(self) -> None:
         self.pages: MutableMapping[str, torch.Tensor] = {}
         self.lost: set[str] = set()
         self.has_failed_to_put = False
+        self.asked: Counter[str] = Counter()
         self.stalled = 0
         self.latency_s = 0.0
         self._faults: dict[str, str] = {}
@@ -80,14 +82,17 @@ class Shelf:
     def exists(self, keys: Sequence[str]) -> int:
         """How many of them, from the first on, are said to be there."""
         fault = self.begins("exists", keys)
+        self.asked.update(keys)
         count = 0
         while count < len(keys) and keys[count] in self.pages and fault != "miss":
             count += 1
         return max(0, count - (fault == "short"))
 
-    def get(self, keys: Sequence[str]) -> list[torch.Tensor | None]:
-        """Each page; None: it cannot be read."""
+    def get(self, keys: Sequence[str]) -> list[torch.Tensor | None] | None:
+        """Each page; None: it cannot be read; None in place of the list: nothing of it can be."""
         fault = self.begins("get", keys)
+        if fault == "nothing":
+            return None
         found = [None if fault == "miss" or key in self.lost else self.pages.get(key) for key in keys]
         if fault == "short" and found:
             found[-1] = None
