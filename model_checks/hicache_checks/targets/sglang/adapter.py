@@ -58,6 +58,10 @@ class SglangAdapter:
         """One turn of every scheduler's loop."""
         self._crew.all("tick")
 
+    def poll_apart(self, shares: Sequence[Sequence[str]]) -> None:
+        """Each rank looks at some of the waiting requests, and its batch is full. `shares`: by rank."""
+        self._crew.all("poll_apart", shares)
+
     def full_turn(self) -> Sequence[str]:
         """A turn of the loop in which nobody is admitted: the requests that are taken late."""
         answer: Sequence[str] = self._same("full_turn")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from hicache_checks.targets.sglang import audit, building
 from hicache_checks.targets.sglang.building import Parts
@@ -51,6 +52,7 @@ class Rank:
     def __init__(self, number: int, config: Mapping[str, Any], release: Release, group: Any) -> None:
         self.number = number
         self.config = config
+        self._group = group
         self.page: int = config["page_size"]
         self.settings = release.surroundings.settings
         self.parts: Parts = building.build(config, self.settings, group, release.kind)
@@ -59,6 +61,7 @@ class Rank:
         self.tree = tree_of(self.cache)
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
+        self.foreign = self._foreign()
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
         self.extras: dict[str, None] = {}
@@ -89,6 +92,13 @@ class Rank:
         files = Files(Path(store.file_path), store._get_suffixed_key)
         shelf = SHELVES[self.number] = FileShelf(files, self.flat((0,)).nbytes)
         return shelf
+
+    def _foreign(self) -> list[int]:
+        """The host slots that the cache does not get: of so many pages as this rank has less than the others."""
+        fewer = self.config.get("fewer_host_pages")
+        if not fewer or not fewer[self.number]:
+            return []
+        return [int(slot) for slot in self.host.alloc(fewer[self.number] * self.page)]
 
     def _limit(self) -> None:
         """How much may wait for host memory at a time; 0: what the release chooses by itself."""
@@ -175,6 +185,14 @@ class Rank:
         """Of each waiting request, whether it need not wait any longer; then it is admitted."""
         return {rid: self._poll(rid) for rid in rids}
 
+    def poll_apart(self, shares: Sequence[Sequence[str]]) -> None:
+        """The same, of those that this rank looks at before its batch is full. `shares`: by rank.
+
+        Then, as at the beginning of every turn, the first rank tells the others which requests have come.
+        """
+        self.poll(shares[self.number])
+        dist.broadcast_object_list([None], src=0, group=self._group)
+
     def _poll(self, rid: str) -> dict[str, Any]:
         operation = self.pending(rid)
         ready = bool(self.cache.check_prefetch_progress(self.handle(rid)))
@@ -198,7 +216,7 @@ class Rank:
         return name, self.shelf.asked[name]
 
     def _was_asked(self, rid: str) -> bool | None:
-        """Was the store asked whether it holds what this request lacks, since the request came? None: it is not known."""
+        """Was the store asked for what this request lacks, since the request came? None: it is not known."""
         if rid not in self._unanswered or isinstance(self.shelf, FileShelf):
             return None
         name, times = self._unanswered.pop(rid)
@@ -338,7 +356,7 @@ class Rank:
         """See Adapter.observe, in pages."""
         occupied = getattr(self.controller, "prefetch_tokens_occupied", 0)
         return {
-            "free_pages": self.host.available_size() // self.page,
+            "free_pages": (self.host.available_size() + len(self.foreign)) // self.page,
             "resident_pages": sum(1 for _ in self.tree.host_slots()) // self.page,
             "occupied_pages": occupied // self.page,
             "operations": {

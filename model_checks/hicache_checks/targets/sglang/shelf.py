@@ -28,7 +28,8 @@ class StorageFault(Exception):
 class Shelf:
     """The pages of one rank, and what is wrong with reading and writing them.
 
-    `asked`: how often it was asked whether a page exists; `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
+    `asked`: how often it was asked whether a page exists; `stalled`: calls that take their time; `latency_s`: what any
+    call takes, at most.
     """
 
     def __init__(self) -> None:
