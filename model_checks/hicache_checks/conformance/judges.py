@@ -17,7 +17,6 @@ from hicache_checks.conformance.session import Judge, first_line
 from hicache_checks.conformance.white_box import WhiteBox
 from hicache_checks.simulation.world import NotSimulated
 
-
 WRITE_POLICY = "write_policy"
 
 

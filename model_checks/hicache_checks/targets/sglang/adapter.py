@@ -71,6 +71,24 @@ class SglangAdapter:
         """One turn of every scheduler's loop."""
         self._crew.all("tick")
 
+    def poll_apart(self, shares: Sequence[Sequence[str]]) -> None:
+        """Each rank looks at some of the waiting requests, and its batch is full. `shares`: by rank."""
+        self._crew.all("poll_apart", shares)
+
+    def full_turn(self) -> Sequence[str]:
+        """A turn of the loop in which nobody is admitted: the requests that are taken late."""
+        answer: Sequence[str] = self._same("full_turn")
+        return answer
+
+    def look(self, rid: str) -> Mapping[str, Any]:
+        """A turn of the loop in which a request can be admitted: see Queued."""
+        answer: Mapping[str, Any] = self._same("look", rid)
+        return answer
+
+    def neglected(self) -> Sequence[str]:
+        """After such turns, at rest: what they should have done."""
+        return self._problems("neglected")
+
     def observe(self) -> Mapping[str, Any]:
         """What every rank shows, and under `ranks` each by itself."""
         ranks = self._crew.each("observe")

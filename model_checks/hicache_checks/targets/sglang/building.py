@@ -32,6 +32,8 @@ TREES = {
 OURS, FILES = "memory", "file"
 """Kinds of stores: see `store`, and the release's own."""
 DIRECTORY = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
+RETRY_TURNS, RETRIES_MAX = 2, 4
+"""Turns between two look-ups for a waiting request, where a release asks again, and how often it does."""
 HALF_A_PAGE = 0.5
 """By so much a ratio is off, so that no rounding of it matters."""
 HEADS, HEAD_DIM, LAYERS = 1, 8, 2
@@ -123,6 +125,8 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         hicache_storage_backend_extra_config=json.dumps(extra),
         hicache_storage_prefetch_policy=config["policy"],
         hicache_host_memory_mode="cache",
+        hicache_storage_prefetch_retry_poll_interval=RETRY_TURNS,
+        hicache_storage_prefetch_retry_max_attempts=RETRIES_MAX,
         disable_hicache_numa_detect=True,
         served_model_name=config["namespace"],
         radix_eviction_policy="lru",
