@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hicache_checks.conformance.black_box_moves import Moves, World, is_pending
+from hicache_checks.conformance.black_box_moves import World, is_pending, moves_for
 from hicache_checks.conformance.black_box_sight import Sight, disagreement, sight_of
 from hicache_checks.conformance.explainer import MonitorConfig, name_of
 from hicache_checks.conformance.observation import DECLINES, TRUSTED_DECLINES, UNOBSERVED, OpId
@@ -82,7 +82,7 @@ class BlackBox:
         self.unknown: str | None = None
         self.unobserved: Counter[str] = Counter()
         self.calls = 0
-        self._moves = Moves(config, operations_max)
+        self._moves = moves_for(config, operations_max)
         self.worlds = {self._moves.start()}
         self._is_late = is_late
         self._worlds_max = worlds_max
@@ -126,6 +126,7 @@ class BlackBox:
             return
         # All were asked at once, and what is ready was so then. So what it takes to be ready had happened before any
         # of them was found not to be.
+        told = []
         for rid in sorted(answers, key=lambda rid: not answers[rid]["ready"]):
             if answers[rid]["ready"]:
                 (state,) = self._told(answers[rid], "state")
@@ -133,10 +134,13 @@ class BlackBox:
                 if state in ("fetched", UNOBSERVED):
                     pages, known = self._told(answers[rid], "pages", "known")
                 message = f"{rid} is ready: {_how(state, pages)}"
-                moves, property_ = self._ready(rid, state, pages, known), "step_waits_for_the_verdict"
+                told.append((rid, message, "step_waits_for_the_verdict", self._ready(rid, state, pages, known)))
             else:
-                message = f"{rid} is not ready"
-                moves, property_ = self._not_ready(rid), "P5 may_end (§3.8)"
+                told.append((rid, f"{rid} is not ready", "P5 may_end (§3.8)", self._not_ready(rid)))
+        if fitting := self._polled_to([moves for *_, moves in told], sight):
+            self._see(fitting, sight)
+            return
+        for rid, message, property_, moves in told:
             if not self._answer(message, property_, moves, partial(self._polls, rid)):
                 return
         self._see(self.worlds, sight)
@@ -272,6 +276,27 @@ class BlackBox:
                 yield world
 
         return moves
+
+    def _polled_to(self, answers: Iterable[Move], sight: Sight) -> set[World]:
+        """Where these answers lead, if what is seen after them fits.
+
+        A poll takes nothing from the pool and nothing from the tree. So a world that has more than is seen in the end
+        need not be followed.
+        """
+        worlds = self.worlds
+        try:
+            for moves in answers:
+                later = (later for world in worlds for later in moves(world))
+                worlds = {world for world in self._within_budget(later) if not self._has_more(world, sight)}
+        except _TooMany:
+            return set()
+        return {world for world in worlds if sight.fits(self._expected(world))}
+
+    def _has_more(self, world: World, sight: Sight) -> bool:
+        """Are there more free or resident pages than are seen?"""
+        s = self._moves.open(world)
+        pairs = ((s.free[0], sight.free_pages), (s.resident[0], sight.resident_pages))
+        return any(seen is not UNOBSERVED and there > seen for there, seen in pairs)
 
     def _if_pending(
         self, rid: str, answer: object, move: Callable[[World, int], World], may_deny: bool = False

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from hicache_checks.conformance.explainer import MonitorConfig, bounds_for
@@ -31,6 +32,7 @@ RULES = (
     *("decide", "reclaim", "io_start_page", "io_land_page", "io_fail_page", "io_release_page"),
     *("may_end", "sched_poll", "sched_stop", "sched_abort", "sched_write_through"),
 )
+MOVES_KEPT = 256
 
 
 @dataclass
@@ -276,6 +278,12 @@ class Moves:
         """It is this operation's turn."""
         s.buffer[0].remove(slot)
         s.buffer[0].insert(0, slot)
+
+
+@lru_cache(MOVES_KEPT)
+def moves_for(config: MonitorConfig, operations: int) -> Moves:
+    """The moves under this configuration. They keep nothing from one to the next, so all runs may share them."""
+    return Moves(config, operations)
 
 
 def is_pending(s: Any, slot: int) -> bool:

@@ -42,7 +42,7 @@ class DoesNotFit(Exception):
 
 def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """Call it with those of the values that it has a parameter for. DoesNotFit: it needs another one."""
-    known = inspect.signature(function).parameters
+    known = _parameters(function)
     lacking = [
         name
         for name, parameter in known.items()
@@ -60,10 +60,15 @@ def made(cls: type, values: Mapping[str, Any]) -> Any:
     if dataclasses.is_dataclass(cls):
         names = {field.name for field in dataclasses.fields(cls) if field.init}
         return cls(**{name: value for name, value in values.items() if name in names})
-    known = inspect.signature(cls).parameters
+    known = _parameters(cls)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return cls(**values)
     return called(cls, values)
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
 
 
 def module(name: str) -> ModuleType | None:
@@ -117,6 +122,7 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
     )
 
 
+@functools.cache
 def adds_a_page() -> bool:
     """Does a host pool round down to pages, and add one? Else it only rounds down."""
     pools = (module("mem_cache.pool_host.base"), module("mem_cache.memory_pool_host"))
