@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hicache_checks.cli_frame import JsonOption, app, run_command
-from hicache_checks.cli_targets import POLICIES, PolicyChoice, WheelsOption
+from hicache_checks.cli_targets import POLICIES, PolicyChoice, WheelsOption, names_in
 from hicache_checks.reporting import Outcome, Screen
 
 SECONDS_EACH = 8.0
@@ -52,10 +52,8 @@ def matrix(
             seconds_max=SECONDS_EACH if seconds is None and schedules is None else seconds,
             seed=seed,
         )
-        named = tuple(name.strip() for given in targets or () for name in given.split(",") if name.strip())
-        options = matrix_command.MatrixOptions(
-            matrix_command.RELEASES if targets is None else named, search, jobs, wheels, html
-        )
+        chosen = matrix_command.RELEASES if targets is None else names_in(targets)
+        options = matrix_command.MatrixOptions(chosen, search, jobs, wheels, html)
         return matrix_command.run(options, screen)
 
     return run_command("matrix", json, body)
