@@ -121,6 +121,14 @@ def test_the_matrix_counts_schedules_by_property() -> None:
     assert [target["properties"] for target in said.keys["targets"]] == [{"P31": 7, "P4": 1}, {}, {}]
 
 
+def test_what_is_about_no_property_has_a_column_of_its_own() -> None:
+    said = reported(looked("a==1", (Finding("raises", "KeyError: 1", place="poll"), 2), (DIES, 1)))
+    header, line = rows(said.text, "What was seen of which target")[:2]
+    assert header[-3:] == ["P31", "other", "unjudged"]
+    assert line[-3:] == ["1", "2", "-"]
+    assert "other: a call raises, or " in said.text
+
+
 def test_not_seen_is_not_called_absent() -> None:
     said = reported(looked("a==1"), looked("a==2")).text
     assert "There is no finding." in said

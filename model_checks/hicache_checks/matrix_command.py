@@ -48,6 +48,8 @@ RELEASES = (
 """What is looked at if nothing is named. Nothing else depends on these names."""
 NOT_SEEN = "-"
 UNJUDGED = "unjudged"
+SHOWN_AS = {STEPS: "other"}
+"""Properties that have a better name at the head of a column."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,10 @@ def verdict_of(looked: Looked) -> Verdict:
 def _matrix(looked: Sequence[Looked]) -> Section:
     found = in_order(list({name for of_one in looked for name in of_one.schedules_of}))
     headers = ("target", "tree", "design", *(f"fetches, {counted(ranks, 'rank')}" for ranks in FETCH_RANKS))
-    headers = (*headers, "schedules", *found, UNJUDGED)
+    headers = (*headers, "schedules", *(_shown(name) for name in found), UNJUDGED)
     below = [
         f"A number: so many schedules violate it. {NOT_SEEN}: none was seen. Empty: it was not searched.",
-        *(f"{name}: {meaning_of(name)}" for name in found),
+        *(f"{_shown(name)}: {meaning_of(name)}" for name in found),
     ]
     capabilities = {name for of_one in looked if of_one.campaign for name in of_one.campaign.capabilities}
     hidden = [name for name in PROPERTIES if name not in found and why_hidden(name, capabilities)]
@@ -148,6 +150,10 @@ def _matrix(looked: Sequence[Looked]) -> Section:
         below.append(f"Of these targets nothing can show: {', '.join(hidden) or 'none'}.")
     rows = [_row(of_one, found) for of_one in looked]
     return Section("What was seen of which target", headers, rows, frozenset(range(5, len(headers))), below)
+
+
+def _shown(property_: str) -> str:
+    return SHOWN_AS.get(property_, property_)
 
 
 def meaning_of(property_: str) -> str:
