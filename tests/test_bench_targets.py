@@ -12,9 +12,9 @@ from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 from release_under_test import release
 
 
-def row(runs: int, cpu_seconds: float, has_judge: bool = False) -> Row:
-    """A measurement that took twice as long by the clock as by the core."""
-    return Row("simulated", True, has_judge, runs, 2 * cpu_seconds, cpu_seconds, 300.0)
+def row(runs: int, cpu_seconds: float, has_judge: bool = False, seconds: float | None = None) -> Row:
+    """A measurement, which had a core for itself if nothing else is said."""
+    return Row("simulated", True, has_judge, runs, seconds or cpu_seconds, cpu_seconds, 300.0)
 
 
 @pytest.fixture
@@ -33,11 +33,26 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize(
-    ("runs", "verdict"), [((1_500, 1_500), Verdict.PASS), ((1_500, 1_499), Verdict.FAIL), ((), Verdict.ERROR)]
+    ("runs", "seconds", "verdict"),
+    [
+        (1_500, 10.0, Verdict.PASS),
+        (1_500, 30.0, Verdict.PASS),
+        (1_499, 10.0, Verdict.FAIL),
+        (1_499, 11.0, Verdict.FAIL),
+        (1_499, 12.0, Verdict.UNKNOWN),
+    ],
 )
-def test_every_row_must_have_what_is_wanted(runs: tuple[int, ...], verdict: Verdict) -> None:
-    """150 a second of a core; by the clock these have 75."""
-    assert bench_targets.verdict_of([Measured("a", row(n, 10.0)) for n in runs]) is verdict
+def test_wanted_are_150_a_second_of_a_core(runs: int, seconds: float, verdict: Verdict) -> None:
+    """Whoever shared the core and has too little, does not know."""
+    assert Measured("a", row(runs, 10.0, seconds=seconds)).verdict is verdict
+
+
+def test_one_row_that_does_not_know_is_said(measured: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = iter((row(1_500, 10.0), row(1_499, 10.0, seconds=20.0)))
+    monkeypatch.setattr(bench_targets, "measured", lambda *_: next(rows))
+    said = ran(lambda screen: bench_targets.run(TargetsOptions(("busy",), 10.0), screen))
+    assert said.code == Verdict.UNKNOWN.exit_code
+    assert "others were at work: measure again on a quiet machine\nverdict: unknown" in said.text
 
 
 def test_each_target_is_measured_with_and_without_the_judge(measured: list[tuple[str, bool]]) -> None:
@@ -46,10 +61,10 @@ def test_each_target_is_measured_with_and_without_the_judge(measured: list[tuple
     header, *lines = said.text.splitlines()
     assert header.startswith("target  judge  schedules  schedules/s  schedules/s of a core  wanted  steps")
     assert [line.split() for line in lines] == [
-        ["fast", "off", "1,600", "160", "320", "150", "300"],
-        ["fast", "on", "1,600", "80", "160", "150", "300"],
-        ["slow", "off", "900", "90", "180", "150", "300"],
-        ["slow", "on", "900", "45", "90", "150", "300"],
+        ["fast", "off", "1,600", "320", "320", "150", "300"],
+        ["fast", "on", "1,600", "160", "160", "150", "300"],
+        ["slow", "off", "900", "180", "180", "150", "300"],
+        ["slow", "on", "900", "90", "90", "150", "300"],
         ["verdict:", "fail"],
     ]
     assert said.code == Verdict.FAIL.exit_code

@@ -86,10 +86,11 @@ class Moves:
         self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds, self._tree.words())
         self.threshold_pages = config.threshold_pages
         self.rule = {name: self.spec.function(name) for name in RULES}
+        self._start = World(self.spec.encode(self.spec.initial()))
 
     def start(self) -> World:
         """Nothing has happened."""
-        return World(self.spec.encode(self.spec.initial()))
+        return self._start
 
     def open(self, world: World) -> Any:
         """A fresh copy of a world's state, to move on."""

@@ -108,7 +108,7 @@ def disagreement(seen: Mapping[str, Any]) -> str | None:
 def _agree(seen: Any, there: Any) -> bool:
     if seen is UNOBSERVED or there is UNOBSERVED:
         return True
-    if isinstance(seen, Mapping):
+    if isinstance(seen, dict):
         return seen.keys() == there.keys() and all(_agree(pages, there[op]) for op, pages in seen.items())
     return bool(seen == there)
 
