@@ -196,7 +196,6 @@ def default_kind() -> str:
     return HIRADIX if has_hiradix and (registry is None or "HiRadixCache" in _text_of(registry)) else UNIFIED
 
 
-@functools.cache
 def can_attach(kind: str) -> bool:
     """Can a store be attached and detached while the release runs? Some have the call, and always refuse."""
     file, name = TREES[kind]
