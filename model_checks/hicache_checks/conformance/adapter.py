@@ -16,6 +16,7 @@ like anybody else's. Token lists stand for prompts; pages are cut from them by t
 | `flush` | `flush` | every schedule starts a new system |
 | `checked_bytes` | | a store that lies is believed: bytes are not judged after it has |
 | `attach` | `detach`, `attach` | the store is attached all the time |
+| `detached` | `detach`, `attach`, `prefill` | nothing is computed while no store is attached |
 | `tenants` | `prefill` with a tenant | nobody's pages are kept apart from somebody else's |
 | `copies` | `hold_copies`, `release_copies` | copies between the tiers end at once, or as they like |
 | `files` | `damage` | no page in storage is cut off |
@@ -43,6 +44,7 @@ CALLS: Mapping[str, Sequence[str]] = {
     "flush": ("flush",),
     "checked_bytes": (),
     "attach": ("detach", "attach"),
+    "detached": ("detach", "attach", "prefill"),
     "tenants": ("prefill",),
     "copies": ("prefill", "hold_copies", "release_copies"),
     "files": ("damage",),

@@ -132,7 +132,7 @@ MENU = (
     Item("squeeze", 4, "tiers"),
     Item("prefill_for", 4, "tenants"),
     Item("overlap", 4, "copies"),
-    Item("compute_detached", 3, "attach"),
+    Item("compute_detached", 3, "detached"),
     Item("cut", 3, "files"),
     Item("fill_disk", 3, "disk"),
     Item("slow_rank", 3, "threads"),

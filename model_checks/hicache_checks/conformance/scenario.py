@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hicache_checks.conformance.findings import Finding
+from hicache_checks.conformance.findings import Finding, cause
 from hicache_checks.conformance.program import MENU, Setup, Step
 from hicache_checks.conformance.properties import properties_of
 from hicache_checks.conformance.schedule import run_script
@@ -126,19 +126,38 @@ def play(target: Target, scenario: Scenario, schedules: int, note: Callable[[int
     played = Played()
     for number in range(schedules):
         note(number)
-        choices = Plainest() if number == 0 else Seeded(f"scenario/{number}")
-        kinds = STRATEGIES["mixed"]
-        strategy = kinds[number % len(kinds)](choices.random) if isinstance(choices, Seeded) else None
-        result = run_script(target.build, scenario.setup, scenario.program, choices, strategy, target.judge)
+        finding, choices = _play_once(target, scenario, number)
         played.schedules += 1
-        finding = result.finding
         if finding is None:
             continue
-        if any(_is_shown(finding, what) for what in scenario.shows):
+        if _is_about(finding, scenario):
             played.number, played.found, played.choices = number, finding, choices
             break
         played.others[str(finding)] = played.others.get(str(finding), 0) + 1
     return played
+
+
+def causes(target: Target, scenario: Scenario, schedules: int, note: Callable[[int], object]) -> dict[str, Finding]:
+    """What the scenario is about, as these schedules show it, by cause."""
+    found: dict[str, Finding] = {}
+    for number in range(schedules):
+        note(number)
+        finding, _ = _play_once(target, scenario, number)
+        if finding is not None and _is_about(finding, scenario):
+            found.setdefault(cause(finding), finding)
+    return found
+
+
+def _play_once(target: Target, scenario: Scenario, number: int) -> tuple[Finding | None, Choices]:
+    choices = Plainest() if number == 0 else Seeded(f"scenario/{number}")
+    kinds = STRATEGIES["mixed"]
+    strategy = kinds[number % len(kinds)](choices.random) if isinstance(choices, Seeded) else None
+    result = run_script(target.build, scenario.setup, scenario.program, choices, strategy, target.judge)
+    return result.finding, choices
+
+
+def _is_about(finding: Finding, scenario: Scenario) -> bool:
+    return any(_is_shown(finding, what) for what in scenario.shows)
 
 
 def _is_shown(finding: Finding, what: str) -> bool:

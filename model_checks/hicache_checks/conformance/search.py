@@ -58,6 +58,7 @@ class SearchOptions:
     first: int = 0
     stride: int = 1
     stop_at_first: bool = False
+    causes_max: int = FOUND_MAX
 
     def policy_of(self, number: int) -> str:
         """Policies take turns."""
@@ -120,7 +121,7 @@ def _search_numbers(target: Target, options: SearchOptions, note: Note) -> Searc
         note(number, searched)
         result, choices = run_numbered(target, options, number)
         searched.traces.add(int(result.digest, 16))
-        _take(searched, result, choices, options.policy_of(number), number)
+        _take(searched, result, choices, options.policy_of(number), number, options.causes_max)
         if options.stop_at_first and searched.causes:
             break
     searched.seconds = time.monotonic() - start
@@ -150,7 +151,7 @@ def _search_orders(target: Target, options: SearchOptions, note: Note) -> Search
         if ordered.result is None:
             searched.schedules += 1
         else:
-            _take(searched, ordered.result, ordered.choices, ordered.policy, number)
+            _take(searched, ordered.result, ordered.choices, ordered.policy, number, options.causes_max)
     searched.seconds = time.monotonic() - start
     searched.out_of_time = not orders.is_complete
     searched.cut, searched.asleep = orders.cut, orders.asleep
@@ -186,7 +187,7 @@ def shrink(target: Target, options: SearchOptions, found: Cause, seconds_max: fl
     return minimise(fails, recorded, seconds_max) if fails(recorded) else found.choices
 
 
-def _take(searched: Searched, result: Result, choices: Choices, policy: str, number: int) -> None:
+def _take(searched: Searched, result: Result, choices: Choices, policy: str, number: int, causes_max: int) -> None:
     searched.schedules += 1
     searched.states |= {hash_of(state) for state in result.states}
     searched.outcomes.update(result.outcomes)
@@ -197,7 +198,7 @@ def _take(searched: Searched, result: Result, choices: Choices, policy: str, num
     name = cause(result.finding)
     known = searched.causes.get(name)
     if known is None:
-        if len(searched.causes) < FOUND_MAX:
+        if len(searched.causes) < causes_max:
             searched.causes[name] = Cause(result.finding, policy, number, choices)
         return
     known.schedules += 1

@@ -318,6 +318,14 @@ def _scenario(job: Mapping[str, Any], say: Say) -> None:
         )
 
 
+def _scenario_causes(job: Mapping[str, Any], say: Say) -> None:
+    """Play all schedules of a scenario; what it is about, by cause."""
+    scenario = scenarios.from_document(job["scenario"])
+    with _loaded(job, SIMULATE, say) as (target, running):
+        found = scenarios.causes(target, scenario, job["schedules"], running)
+        say({"causes": {name: str(finding) for name, finding in found.items()}})
+
+
 def _find(job: Mapping[str, Any], say: Say) -> None:
     find_each(job, _Running(job["running"]), say)
 
@@ -329,6 +337,7 @@ JOBS: dict[str, Callable[[Mapping[str, Any], Say], None]] = {
     "minimise": _minimise,
     "smoke": _smoke,
     "scenario": _scenario,
+    "scenario_causes": _scenario_causes,
     "find": _find,
     "compare": compare_job,
     "fetch": lambda job, say: fetch_job(job, say, _loaded),

@@ -20,7 +20,7 @@ VARIANTS = {
     "device_pages": (6, 6, 3),
 }
 """What programs may be run with, the plainest first; what stands there more often is drawn more often."""
-ATTACHES, TENANTS = "attach", "tenants"
+ATTACHES, TENANTS = ("attach", "detached"), ("tenants",)
 SETTLE_S_MAX = 10.0
 QUIET = 2
 """So many looks in a row at which nobody was busy: who was between two things at one, is not at the next."""
@@ -44,8 +44,8 @@ class SglangAdapter:
 
     def capabilities(self) -> Sequence[str]:
         """What else there is."""
-        attaches = (ATTACHES,) if building.can_attach(self._kind) else ()
-        tenants = (TENANTS,) if building.has_tenants() else ()
+        attaches = ATTACHES if building.can_attach(self._kind) else ()
+        tenants = TENANTS if building.has_tenants() else ()
         return (*CAPABILITIES, *attaches, *tenants, *self._faults())
 
     def reset(self, config: Mapping[str, Any]) -> None:

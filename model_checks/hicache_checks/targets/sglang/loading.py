@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from hicache_checks.targets.sglang.own_code import OwnCode
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.surroundings import Surroundings, rank
 
+CACHE_OF_RELEASES = "SGLANG_CACHE_DIR"
 KEPT = ("sglang.srt.mem_cache", "sglang.srt.managers.cache_controller")
 SOURCES = ("managers/cache_controller.py", "managers/scheduler.py", "mem_cache")
 """What of a release is under test."""
@@ -40,7 +43,7 @@ def loaded(tree: Path, kind: str | None = None) -> Iterator[Release]:
     surroundings = Surroundings()
     imports = Imports("sglang", KEPT, surroundings.put_into)
     logging.getLogger("sglang").setLevel(logging.CRITICAL)
-    with warnings.catch_warnings(), importing(tree, imports), counted_by_rank("sglang", rank):
+    with warnings.catch_warnings(), _scratch(), importing(tree, imports), counted_by_rank("sglang", rank):
         warnings.simplefilter("ignore")
         for name in EARLY:
             building.module(name)
@@ -50,6 +53,20 @@ def loaded(tree: Path, kind: str | None = None) -> Iterator[Release]:
         if chosen not in building.TREES or building.module(building.TREES[chosen][0]) is None:
             raise InputError(f"this release has no tree of the kind {chosen!r}")
         yield Release(chosen, building.design(), surroundings, scheduler, tuple(_sources(tree)), imports)
+
+
+@contextmanager
+def _scratch() -> Iterator[None]:
+    """What a release keeps on disk for itself while it is loaded goes to a directory that does not stay."""
+    before = os.environ.get(CACHE_OF_RELEASES)
+    with tempfile.TemporaryDirectory(prefix="hicheck-release-") as directory:
+        os.environ[CACHE_OF_RELEASES] = directory
+        try:
+            yield
+        finally:
+            os.environ.pop(CACHE_OF_RELEASES)
+            if before is not None:
+                os.environ[CACHE_OF_RELEASES] = before
 
 
 def _sources(tree: Path) -> Iterator[tuple[str, Path]]:

@@ -1,0 +1,146 @@
+"""`hicheck scenario --search`: do random programs find what the scenarios tell, and in how many schedules?
+
+For each scenario its last affected release is searched, and the first repaired one. *Found* is what both the scenario
+and the search show on the affected release, by the same cause, and the same search does not show on the repaired one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hicache_checks.conformance import scenario as scenarios
+from hicache_checks.conformance.looking import Looked
+from hicache_checks.conformance.scenario import Scenario
+from hicache_checks.conformance.search import SearchOptions
+from hicache_checks.conformance.workers import work
+from hicache_checks.matrix_command import MatrixOptions, looked_at
+from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, counted, print_rows, printable
+
+PLAYS = 20
+"""Schedules of a scenario. The same bug may show in more than one way."""
+CAUSES_MAX = 400
+
+
+@dataclass(frozen=True)
+class SearchedOptions:
+    """`name`: of one scenario, or a file; None: all. `seconds`: for each release. `jobs` None: one a core."""
+
+    name: str | None
+    seconds: float
+    jobs: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Told:
+    """A scenario and the search of its affected release. `causes`: what the scenario shows; `shared`: those of them
+    that the search shows too; `elsewhere`: those of these that it shows on the repaired release. `why`: not compared.
+    """
+
+    scenario: str
+    affected: str
+    repaired: str | None
+    causes: Mapping[str, str]
+    shared: Mapping[str, int]
+    elsewhere: frozenset[str] = frozenset()
+    schedules: int = 0
+    why: str = ""
+
+    @property
+    def found(self) -> dict[str, int]:
+        """Schedules by cause."""
+        return {cause: count for cause, count in self.shared.items() if cause not in self.elsewhere}
+
+
+def run(options: SearchedOptions, screen: Screen) -> Outcome:
+    """Search, play, compare, report. What search does not find is no error: it is said. Raises InputError."""
+    started = time.monotonic()
+    chosen = scenarios.names() if options.name is None else [options.name]
+    read = {name: scenarios.read(name) for name in chosen}
+    releases = sorted({release for scenario in read.values() for release in _releases(scenario)})
+    search = SearchOptions(
+        ranks=2, schedules=None, seconds_max=options.seconds, seed=options.seed, causes_max=CAUSES_MAX
+    )
+    looked = looked_at(MatrixOptions(tuple(releases), search, options.jobs), screen)
+    searched = {of_one.target: of_one for of_one in looked}
+    told: list[Told] = []
+    for name, scenario in read.items():
+        screen.progress.update(f"playing {name}, {len(told)} of {counted(len(read), 'scenario')} compared")
+        told.append(_told(name, scenario, searched))
+    screen.progress.clear()
+    _print(told, options, screen, time.monotonic() - started)
+    verdict = Verdict.ERROR if any(t.why for t in told) else Verdict.PASS
+    return Outcome(verdict, {"seconds": options.seconds, "seed": options.seed, "scenarios": [_keys(t) for t in told]})
+
+
+def _releases(scenario: Scenario) -> Sequence[str]:
+    return [*scenario.affected[-1:], *scenario.repaired[:1]]
+
+
+def _told(name: str, scenario: Scenario, searched: Mapping[str, Looked]) -> Told:
+    affected = scenario.affected[-1]
+    repaired = next(iter(scenario.repaired), None)
+    for release in filter(None, (affected, repaired)):
+        if searched[release].campaign is None:
+            return Told(name, affected, repaired, {}, {}, why=searched[release].why)
+    campaign = searched[affected].campaign
+    assert campaign is not None
+    try:
+        causes = _causes(affected, scenario)
+    except InputError as error:
+        return Told(name, affected, repaired, {}, {}, why=str(error))
+    shared = {cause: campaign.reported[cause].schedules for cause in causes if cause in campaign.reported}
+    elsewhere = frozenset() if repaired is None else frozenset(searched[repaired].found)
+    return Told(name, affected, repaired, causes, shared, elsewhere, campaign.schedules)
+
+
+def _causes(target: str, scenario: Scenario) -> dict[str, str]:
+    """What the scenario shows on this release, by cause. Raises InputError."""
+    said: list[Mapping[str, str]] = []
+    document = scenarios.to_document(scenario)
+    job = {"do": "scenario_causes", "target": target, "scenario": document, "schedules": PLAYS}
+    crash = work(job, lambda line: said.append(line["causes"]) if "causes" in line else None)
+    if crash is not None:
+        raise InputError(f"the process {crash.how}")
+    return dict(said[-1])
+
+
+def _print(told: Sequence[Told], options: SearchedOptions, screen: Screen, seconds: float) -> None:
+    rows = [[printable(cell) for cell in _row(t)] for t in told]
+    print_rows(screen.console, ["scenario", "release", "schedules", "show it", "what search shows"], rows)
+    found = sum(bool(t.found) for t in told)
+    what = f"search of {options.seconds:g} s a release, seed {options.seed}"
+    screen.say(f"{what}: finds {found} of {counted(len(told), 'scenario')}; {seconds:.0f} s")
+
+
+def _row(t: Told) -> list[str]:
+    if t.why:
+        return [t.scenario, t.affected, "", "", t.why]
+    count = f"{t.schedules:,}"
+    if t.found:
+        most = max(t.found, key=lambda cause: t.found[cause])
+        return [t.scenario, t.affected, count, f"{sum(t.found.values()):,}", t.causes[most]]
+    if not t.causes:
+        return [t.scenario, t.affected, count, "", "nothing; nor does the scenario"]
+    return [
+        t.scenario,
+        t.affected,
+        count,
+        "0",
+        f"on {t.repaired} too, so it may be another" if t.shared else "nothing of it",
+    ]
+
+
+def _keys(t: Told) -> dict[str, Any]:
+    return {
+        "scenario": t.scenario,
+        "affected": t.affected,
+        "repaired": t.repaired,
+        "schedules": t.schedules,
+        "found": {t.causes[cause]: count for cause, count in t.found.items()},
+        "on_the_repaired_too": sorted(t.causes[cause] for cause in t.shared if cause in t.elsewhere),
+        "why": t.why,
+    }
