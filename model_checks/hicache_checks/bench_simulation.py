@@ -11,14 +11,15 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
-from hicache_checks.conformance.judges import Rest, judge_for
+from hicache_checks.conformance.judges import MakeJudge, Rest, judge_for
 from hicache_checks.conformance.nobody import Nobody
 from hicache_checks.conformance.program import Setup, Step
 from hicache_checks.conformance.real_threads import RealPlace
-from hicache_checks.conformance.schedule import SimulatedPlace
+from hicache_checks.conformance.schedule import place_for
 from hicache_checks.conformance.search import STRATEGIES
 from hicache_checks.conformance.session import Judge, Place, Session
 from hicache_checks.conformance.target import opened
@@ -76,7 +77,7 @@ class Row:
 def run(options: SimulationOptions, screen: Screen) -> Outcome:
     """Measure and report. Fails only if the work is not done; how fast it is, is said. Raises InputError."""
     rows = [
-        measured(simulated, has_monitor, options.seconds, screen)
+        measured(TARGET, simulated, has_monitor, options.seconds, screen)
         for simulated in (True, False)
         for has_monitor in (False, True)
     ]
@@ -95,16 +96,16 @@ def run(options: SimulationOptions, screen: Screen) -> Outcome:
     return Outcome(Verdict.PASS, {"target": TARGET, "ranks": SETUP.ranks, "pages": 8, "rows": keys})
 
 
-def measured(is_simulated: bool, has_monitor: bool, seconds: float, screen: Screen) -> Row:
-    """As many runs as there is time for. Raises InputError when one does not do its work."""
+def measured(of: str, is_simulated: bool, has_monitor: bool, seconds: float, screen: Screen) -> Row:
+    """As many runs of a target as there is time for. Raises InputError when one does not do its work."""
     name = "simulated" if is_simulated else "real threads"
-    screen.progress.update(f"measuring {name}{', with the monitor' * has_monitor}")
-    with opened(TARGET, simulate=is_simulated) as target:
+    screen.progress.update(f"measuring {of}, {name}{', with the monitor' * has_monitor}")
+    with opened(of, simulate=is_simulated) as target:
 
         def one(seed: int) -> int:
             """The steps of a run."""
             if is_simulated:
-                return simulated_run(target.build, seed, has_monitor).steps
+                return simulated_run(target.build, seed, has_monitor, target.judge).steps
             threaded_run(target.build, has_monitor)
             return 0
 
@@ -120,13 +121,13 @@ def measured(is_simulated: bool, has_monitor: bool, seconds: float, screen: Scre
     return Row(name, is_simulated, has_monitor, runs, spent, cpu_spent, steps / runs if is_simulated else None)
 
 
-def simulated_run(build: Callable[[], Any], seed: int, has_monitor: bool) -> World:
+def simulated_run(build: Callable[[], Any], seed: int, has_monitor: bool, judge: MakeJudge = judge_for) -> World:
     """One schedule, done."""
     choices = Seeded(seed)
     walks = STRATEGIES["walk"]
     world = World(choices, walks[seed % len(walks)](Random(seed)), modes=TorchModes())
     open_ranks(world, SETUP.ranks)
-    world.run(lambda: do_the_work(build, has_monitor, lambda target: SimulatedPlace(world)))
+    world.run(lambda: do_the_work(build, has_monitor, partial(place_for, world), judge))
     if world.problem is not None or world.died:
         raise InputError(f"the run of seed {seed} is wrong: {world.problem or world.died}")
     return world
@@ -137,13 +138,15 @@ def threaded_run(build: Callable[[], Any], has_monitor: bool) -> None:
     do_the_work(build, has_monitor, lambda target: RealPlace(target, True, False))
 
 
-def do_the_work(build: Callable[[], Any], has_monitor: bool, place_of: Callable[[Any], Place]) -> None:
+def do_the_work(
+    build: Callable[[], Any], has_monitor: bool, place_of: Callable[[Any], Place], make_judge: MakeJudge = judge_for
+) -> None:
     """A target from its reset to its close. Raises InputError when not both requests were fetched completely."""
     target = build()
     target.reset(SETUP.config())
     for prompt in SETUP.stored:
         target.store(prompt)
-    judge: Judge = judge_for(target, SETUP, Rest(True)) if has_monitor else Nobody()
+    judge: Judge = make_judge(target, SETUP, Rest(True)) if has_monitor else Nobody()
     session = Session(target, SETUP, judge, place_of(target), ())
     for step in STEPS:
         session.do(step)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from hicache_checks.cli_frame import JsonOption, app, run_command
+from hicache_checks.cli_targets import WheelsOption, names_in
 from hicache_checks.reporting import Outcome, Screen
 
 bench = typer.Typer(help="Measure speed and memory, side by side with other ways.", rich_markup_mode=None)
@@ -49,6 +50,31 @@ def simulation(
         return bench_simulation.run(bench_simulation.SimulationOptions(seconds), screen)
 
     return run_command("bench simulation", json, body)
+
+
+@bench.command()
+def targets(
+    named: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--targets",
+            metavar="NAME[,NAME]",
+            help="May be given several times. If not given, sglang==0.5.18 and sglang==0.5.23, one of either tree.",
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each row.")] = 10.0,
+    wheels: WheelsOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Schedules a second of published releases on one core, with and without the judge."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import bench_targets
+
+        chosen = bench_targets.TARGETS if named is None else names_in(named)
+        return bench_targets.run(bench_targets.TargetsOptions(chosen, seconds, wheels), screen)
+
+    return run_command("bench targets", json, body)
 
 
 @bench.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -53,6 +54,11 @@ class StrategyChoice(enum.StrEnum):
     WALK = "walk"
     PCT = "pct"
     EXHAUSTIVE = "exhaustive"
+
+
+def names_in(given: Sequence[str]) -> tuple[str, ...]:
+    """The names in what is given several times, or with commas."""
+    return tuple(name.strip() for words in given for name in words.split(",") if name.strip())
 
 
 @app.command()

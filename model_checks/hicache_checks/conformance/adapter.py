@@ -16,6 +16,11 @@ like anybody else's. Token lists stand for prompts; pages are cut from them by t
 | `flush` | `flush` | every schedule starts a new system |
 | `checked_bytes` | | a store that lies is believed: bytes are not judged after it has |
 | `attach` | `detach`, `attach` | the store is attached all the time |
+| `tenants` | `prefill` with a tenant | nobody's pages are kept apart from somebody else's |
+| `copies` | `hold_copies`, `release_copies` | copies between the tiers end at once, or as they like |
+| `files` | `damage` | no page in storage is cut off |
+| `disk` | `break_storage`, `heal_storage` | no disk is full |
+| `variants` | `variants` | a system is told sizes and policy, and nothing else |
 | `threads` | `threads_of` | no rank is slow |
 | `deaths` | `threads_of` | no thread is killed |
 | `settle`, `gates`, `clock` | `settle`; `hold`, `release_all`; `advance` | real threads run as they like |
@@ -38,6 +43,11 @@ CALLS: Mapping[str, Sequence[str]] = {
     "flush": ("flush",),
     "checked_bytes": (),
     "attach": ("detach", "attach"),
+    "tenants": ("prefill",),
+    "copies": ("prefill", "hold_copies", "release_copies"),
+    "files": ("damage",),
+    "disk": ("break_storage", "heal_storage"),
+    "variants": ("variants",),
     "threads": ("threads_of",),
     "deaths": ("threads_of",),
     "settle": ("settle",),

@@ -35,6 +35,12 @@ class CheckedAdapter:
         """See Adapter."""
         return self._capabilities
 
+    def reset(self, config: Mapping[str, Any]) -> None:
+        """See Adapter. What it can do may depend on the variant."""
+        self._target.reset(config)
+        _refuse(problem_of_capabilities(self._target), "the adapter")
+        self._capabilities = tuple(self._target.capabilities())
+
     def submit(self, rid: str, tokens: Sequence[int]) -> Mapping[str, Any]:
         """See Adapter."""
         answer: Mapping[str, Any] = self._target.submit(rid, tokens)
@@ -90,7 +96,8 @@ def problem_of_poll(answer: Any, rids: Sequence[str]) -> str | None:
         return f"the answer is {shown(answer)}, a mapping is expected"
     if missing := [rid for rid in rids if rid not in answer]:
         return f"the answer says nothing of request {missing[0]!r}"
-    optional = {"state": STATES.__contains__, "pages": _is_count_or_none, "known": _is_count_or_none}
+    counts = dict.fromkeys(("pages", "known", "loaded"), _is_count_or_none)
+    optional = {"state": STATES.__contains__, **counts}
     problems = (_problem(answer[rid], {"ready": _is_truth}, optional) for rid in rids)
     return next((problem for problem in problems if problem), None)
 
@@ -152,10 +159,21 @@ def problem_of_prefill(answer: Any) -> str | None:
     )
 
 
+def problem_of_variants(answer: Any) -> str | None:
+    """What is wrong with what `variants` says; None: nothing."""
+    if not isinstance(answer, Mapping):
+        return f"the answer is {shown(answer)}, a mapping is expected"
+    for name, values in answer.items():
+        if not (isinstance(name, str) and isinstance(values, Sequence) and not isinstance(values, str) and values):
+            return f"of {name!r} it says {shown(values)}, a sequence of values is expected"
+    return None
+
+
 OPTIONAL: Mapping[str, Callable[[Any], str | None]] = {
     **dict.fromkeys(("flush", "detach", "attach"), problem_of_success),
     **dict.fromkeys(("audit", "audit_stores", "threads_of"), problem_of_lines),
     "prefill": problem_of_prefill,
+    "variants": problem_of_variants,
 }
 """What is wrong with an answer of a call that a capability adds."""
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hicache_checks.conformance.black_box_moves import Moves, World, is_pending
+from hicache_checks.conformance.black_box_moves import World, is_pending, moves_for
 from hicache_checks.conformance.black_box_sight import Sight, disagreement, sight_of
 from hicache_checks.conformance.explainer import MonitorConfig, name_of
 from hicache_checks.conformance.observation import DECLINES, TRUSTED_DECLINES, UNOBSERVED, OpId
@@ -82,7 +82,7 @@ class BlackBox:
         self.unknown: str | None = None
         self.unobserved: Counter[str] = Counter()
         self.calls = 0
-        self._moves = Moves(config, operations_max)
+        self._moves = moves_for(config, operations_max)
         self.worlds = {self._moves.start()}
         self._is_late = is_late
         self._worlds_max = worlds_max
@@ -126,6 +126,7 @@ class BlackBox:
             return
         # All were asked at once, and what is ready was so then. So what it takes to be ready had happened before any
         # of them was found not to be.
+        told: list[tuple[str, str, str, Callable[[Sight], Move]]] = []
         for rid in sorted(answers, key=lambda rid: not answers[rid]["ready"]):
             if answers[rid]["ready"]:
                 (state,) = self._told(answers[rid], "state")
@@ -133,11 +134,17 @@ class BlackBox:
                 if state in ("fetched", UNOBSERVED):
                     pages, known = self._told(answers[rid], "pages", "known")
                 message = f"{rid} is ready: {_how(state, pages)}"
-                moves, property_ = self._ready(rid, state, pages, known), "step_waits_for_the_verdict"
+                told.append(
+                    (rid, message, "step_waits_for_the_verdict", partial(self._ready, rid, state, pages, known))
+                )
             else:
-                message = f"{rid} is not ready"
-                moves, property_ = self._not_ready(rid), "P5 may_end (§3.8)"
-            if not self._answer(message, property_, moves, partial(self._polls, rid)):
+                told.append((rid, f"{rid} is not ready", "P5 may_end (§3.8)", partial(self._not_ready, rid)))
+        # Only what leads to what is seen is followed; if there is nothing, all that could have been.
+        if fitting := self._polled_to([moves(sight) for *_, moves in told], sight):
+            self._see(fitting, sight)
+            return
+        for rid, message, property_, moves in told:
+            if not self._answer(message, property_, moves(Sight()), partial(self._polls, rid)):
                 return
         self._see(self.worlds, sight)
 
@@ -231,7 +238,7 @@ class BlackBox:
         is_short = span is UNOBSERVED or span < self.config.threshold_pages
 
         def moves(world: World) -> Iterator[World]:
-            is_full = self._moves.open(world).occupied >= self.config.limit_pages
+            is_full = self._moves.look(world).occupied >= self.config.limit_pages
             is_pending = self._pending_of(rid, world) is not None
             holds = dict(zip(DECLINES, (is_pending, is_short, is_full), strict=True))
             if holds.get(reason, True):
@@ -239,8 +246,11 @@ class BlackBox:
 
         return moves
 
-    def _ready(self, rid: str, state: Any, pages: Any, known: Any) -> Move:
-        """The poll ends the operation, if there is one: published with memory, revoked without."""
+    def _ready(self, rid: str, state: Any, pages: Any, known: Any, sight: Sight) -> Move:
+        """The poll ends the operation, if there is one: published with memory, revoked without.
+
+        A poll takes nothing from the pool and nothing from the tree, so none has more than is seen after it.
+        """
 
         def moves(world: World) -> Iterator[World]:
             op = self._pending_of(rid, world)
@@ -252,16 +262,18 @@ class BlackBox:
             counts = self._moves.landed(world, slot)
             if not counts and state in ("revoked", UNOBSERVED):
                 yield from self._moves.revoke(world, slot, late=is_late is not False)
-            if state in ("fetched", UNOBSERVED):
+            if counts and state in ("fetched", UNOBSERVED):
+                there = self._expected(world)
                 for count in counts:
                     for of_tree in range(count + 1):
-                        if pages in (count, UNOBSERVED) and known in (of_tree, UNOBSERVED):
+                        is_told = pages in (count, UNOBSERVED) and known in (of_tree, UNOBSERVED)
+                        if is_told and sight.has_room(there, free_pages=of_tree, resident_pages=count - of_tree):
                             yield self._moves.publish(world, slot, count, of_tree)
 
         return moves
 
-    def _not_ready(self, rid: str) -> Move:
-        """The operation is pending, and its policy waits on."""
+    def _not_ready(self, rid: str, sight: Sight) -> Move:
+        """The operation is pending, and its policy waits on. That changes nothing that can be seen."""
 
         def moves(world: World) -> Iterator[World]:
             op = self._pending_of(rid, world)
@@ -272,6 +284,16 @@ class BlackBox:
                 yield world
 
         return moves
+
+    def _polled_to(self, answers: Iterable[Move], sight: Sight) -> set[World]:
+        """Where these answers lead, if what is seen after them fits."""
+        worlds = self.worlds
+        try:
+            for moves in answers:
+                worlds = self._within_budget(later for world in worlds for later in moves(world))
+        except _TooMany:
+            return set()
+        return {world for world in worlds if sight.fits(self._expected(world))}
 
     def _if_pending(
         self, rid: str, answer: object, move: Callable[[World, int], World], may_deny: bool = False
@@ -339,7 +361,7 @@ class BlackBox:
 
     def _expected(self, world: World) -> Sight:
         """What would be observed in a world."""
-        s = self._moves.open(world)
+        s = self._moves.look(world)
         operations = {op: s.granted[slot] for op, slot in self._slots.items() if is_pending(s, slot)}
         return Sight(s.free[0], s.resident[0], s.occupied, operations)
 
@@ -434,14 +456,15 @@ class BlackBox:
         """What a poll of this request may answer."""
         lines = set()
         for world in self.worlds:
-            if any(self._not_ready(rid)(world)):
+            if any(self._not_ready(rid, Sight())(world)):
                 lines.add(f"{rid} is not ready")
             if self._pending_of(rid, world) is None:
                 lines.add(f"{rid} is ready: it waits for nothing")
-            elif any(self._ready(rid, "revoked", UNOBSERVED, UNOBSERVED)(world)):
+            elif any(self._ready(rid, "revoked", UNOBSERVED, UNOBSERVED, Sight())(world)):
                 lines.add(f"{rid} is ready: {_how('revoked', UNOBSERVED)}")
             else:
-                counts = [n for n in range(self.config.host_pages + 1) if any(self._ready(rid, "fetched", n, 0)(world))]
+                every = range(self.config.host_pages + 1)
+                counts = [n for n in every if any(self._ready(rid, "fetched", n, 0, Sight())(world))]
                 lines.update(f"{rid} is ready: {_how('fetched', n)}" for n in counts)
         return sorted(lines)
 

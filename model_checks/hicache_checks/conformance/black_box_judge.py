@@ -120,6 +120,12 @@ class BlackBoxJudge:
     def _after_tick(self, step: Step, answer: object) -> None:
         self.box.ticked(self._observe())
 
+    def _after_full_turn(self, step: Step, answer: object) -> None:
+        self.box.ticked(self._observe())
+
+    def _after_look(self, step: Step, answer: Mapping[str, Any]) -> None:
+        self._after_poll(step, {step.args[0]: answer["polled"]})
+
     def _after_prefill(self, step: Step, answer: object) -> None:
         self.box.disturbed(self._observe())
 

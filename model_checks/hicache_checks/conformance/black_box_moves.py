@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from hicache_checks.conformance.explainer import MonitorConfig, bounds_for
@@ -31,6 +32,7 @@ RULES = (
     *("decide", "reclaim", "io_start_page", "io_land_page", "io_fail_page", "io_release_page"),
     *("may_end", "sched_poll", "sched_stop", "sched_abort", "sched_write_through"),
 )
+MOVES_KEPT, STATES_KEPT = 256, 1024
 
 
 @dataclass
@@ -84,14 +86,19 @@ class Moves:
         self.spec = BoundSpec(DESIGNS["decide_at_drain"], bounds, self._tree.words())
         self.threshold_pages = config.threshold_pages
         self.rule = {name: self.spec.function(name) for name in RULES}
+        self._start = World(self.spec.encode(self.spec.initial()))
 
     def start(self) -> World:
         """Nothing has happened."""
-        return World(self.spec.encode(self.spec.initial()))
+        return self._start
 
     def open(self, world: World) -> Any:
-        """A fresh copy of a world's state, to look at or to move on."""
+        """A fresh copy of a world's state, to move on."""
         return self.spec.decode(world.key)
+
+    def look(self, world: World) -> Any:
+        """A world's state, only to look at."""
+        return _decoded(self.spec, world.key)
 
     def close(self, s: Any, due: frozenset[int]) -> World:
         """The state that a move has led to."""
@@ -108,25 +115,25 @@ class Moves:
 
     def is_over(self, world: World, slot: int) -> bool:
         """Has the operation ended, and does nobody meet it any more?"""
-        s = self.open(world)
+        s = self.look(world)
         return not is_pending(s, slot) and slot not in s.query_queue[0]
 
     def waiting(self, world: World) -> Sequence[int]:
         """The operations whose answers are still to be decided, in order."""
-        queue: list[int] = self.open(world).query_queue[0]
+        queue: list[int] = self.look(world).query_queue[0]
         return queue
 
     def unread(self, world: World) -> tuple[int, ...]:
         """The operations of which a read may still fail."""
-        return tuple(self.open(world).buffer[0])
+        return tuple(self.look(world).buffer[0])
 
     def must_end(self, world: World, slot: int) -> bool:
         """Must a poll end this pending operation, whatever the policy?"""
-        return slot in world.due or bool(self.open(world).stopped[0][slot])
+        return slot in world.due or bool(self.look(world).stopped[0][slot])
 
     def landed(self, world: World, slot: int) -> Sequence[int]:
         """How many pages of an operation may have landed everywhere; none: it was granted no memory."""
-        s = self.open(world)
+        s = self.look(world)
         if not s.granted[slot]:
             return ()
         return (s.counted[0][slot],) if s.stopped[0][slot] else range(s.granted[slot] + 1)
@@ -136,13 +143,13 @@ class Moves:
 
         Only one rank need have read in vain; on the others a tail is held until the operation ends.
         """
-        s = self.open(world)
+        s = self.look(world)
         held = 0 if self._ranks == 1 else sum(s.given[0][slot] for slot in range(len(s.record)) if is_pending(s, slot))
         return max(0, s.releasing[0] - held)
 
     def released_at_most(self, world: World, unread: Iterable[int]) -> int:
         """How many pages may have been released, if these operations have failed."""
-        s = self.open(world)
+        s = self.look(world)
         return int(s.releasing[0] + sum(s.granted[slot] for slot in unread))
 
     # ---- what a caller does
@@ -191,7 +198,7 @@ class Moves:
 
     def decide(self, world: World) -> Iterator[World]:
         """The drain takes the next answer: whatever storage said, and whatever could be evicted."""
-        s = self.open(world)
+        s = self.look(world)
         op = s.query_queue[0][0]
         yield self._answered(world, 0, 0, 0)
         if s.stopped[0][op]:
@@ -216,7 +223,7 @@ class Moves:
 
     def supply(self, world: World, pages: int, failing: tuple[int, ...]) -> Iterator[World]:
         """So many pages are released: some of these operations have failed, if that is needed."""
-        s = self.open(world)
+        s = self.look(world)
         if s.releasing[0] >= pages:
             yield world
             return
@@ -230,8 +237,8 @@ class Moves:
 
     def disturb(self, world: World) -> Iterator[World]:
         """Other requests were computed: pages were written through, and evicted."""
-        pages = self.open(world)
-        for resident in range(pages.free[0] + pages.resident[0] + 1):
+        before = self.look(world)
+        for resident in range(before.free[0] + before.resident[0] + 1):
             s = self.open(world)
             self._tree.evicted = max(0, s.resident[0] - resident)
             self._tree.evict(s)
@@ -276,6 +283,17 @@ class Moves:
         """It is this operation's turn."""
         s.buffer[0].remove(slot)
         s.buffer[0].insert(0, slot)
+
+
+@lru_cache(STATES_KEPT)
+def _decoded(spec: BoundSpec, key: bytes) -> Any:
+    return spec.decode(key)
+
+
+@lru_cache(MOVES_KEPT)
+def moves_for(config: MonitorConfig, operations: int) -> Moves:
+    """The moves under this configuration. They keep nothing from one to the next, so all runs may share them."""
+    return Moves(config, operations)
 
 
 def is_pending(s: Any, slot: int) -> bool:

@@ -29,7 +29,20 @@ class Sight:
 
     def fits(self, there: Sight) -> bool:
         """Is this what is seen where the other is what there is?"""
-        return all(_agree(part(self), part(there)) for _, _, part in PARTS)
+        return (
+            _agree(self.operations, there.operations)
+            and _agree(self.occupied_pages, there.occupied_pages)
+            and _agree(self.resident_pages, there.resident_pages)
+            and _agree(self.free_pages, there.free_pages)
+        )
+
+    def has_room(self, there: Sight, free_pages: int, resident_pages: int) -> bool:
+        """Can so many pages come to what there is, and be no more than is seen?"""
+        more = (
+            (self.free_pages, there.free_pages + free_pages),
+            (self.resident_pages, there.resident_pages + resident_pages),
+        )
+        return all(seen is UNOBSERVED or pages <= seen for seen, pages in more)
 
     def blame(self, expected: Sequence[Sight]) -> tuple[str, str]:
         """The property that is broken by seeing this where one of the others was expected, and what is wrong.
@@ -95,7 +108,7 @@ def disagreement(seen: Mapping[str, Any]) -> str | None:
 def _agree(seen: Any, there: Any) -> bool:
     if seen is UNOBSERVED or there is UNOBSERVED:
         return True
-    if isinstance(seen, Mapping):
+    if isinstance(seen, dict):
         return seen.keys() == there.keys() and all(_agree(pages, there[op]) for op, pages in seen.items())
     return bool(seen == there)
 

@@ -25,7 +25,7 @@ from hicache_checks.conformance.program import TIMEOUT_S, Item, Setup, Step, dra
 from hicache_checks.conformance.schedule import SimulatedPlace, place_for
 from hicache_checks.conformance.session import Session
 from hicache_checks.conformance.target import Target, opened
-from hicache_checks.reporting import InputError
+from hicache_checks.reporting import InputError, counted
 from hicache_checks.simulation.choices import Choices, Chooser, Plainest, Replayed, Seeded
 from hicache_checks.simulation.isolation import TorchModes
 from hicache_checks.simulation.standins.collectives import open_ranks
@@ -208,8 +208,13 @@ def said(step: Step, answer: Any) -> str:
         reason = answer.get("reason")
         return "accepted" if answer["accepted"] else f"declined{f': {reason}' if reason else ''}"
     if step.kind == "poll":
-        return f"ready: {', '.join(rid for rid, how in answer.items() if how['ready']) or 'none'}"
+        return f"ready: {', '.join(_ready(rid, how) for rid, how in answer.items() if how['ready']) or 'none'}"
     return str(answer) if isinstance(answer, bool) else ""
+
+
+def _ready(rid: str, how: Mapping[str, Any]) -> str:
+    """With how many pages, where a target says so and there are any."""
+    return f"{rid} ({counted(how['loaded'], 'page')} fetched)" if how.get("loaded") else rid
 
 
 def run_program(target: Target, program: Program, judge: type[Recorder] = Recorder) -> Run:

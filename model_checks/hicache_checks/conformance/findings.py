@@ -45,7 +45,7 @@ def cause(finding: Finding) -> str:
 
 def _plain(text: str) -> str:
     """Without what differs from run to run: numbers, quoted names, lists of them, and what would have been right."""
-    text = re.sub(r"'[^']*'", "*", text.partition(", explained is")[0])
+    text = re.sub(r"'[^']*'|\b[0-9a-f]{32,}\w*", "*", text.partition(", explained is")[0])
     while (shorter := re.sub(r"[\[({][^\[\](){}]*[\])}]", "*", text)) != text:
         text = shorter
     text = re.sub(r"\b[abc]#\d+|\d+", "*", text)

@@ -17,6 +17,8 @@ from hicache_checks.conformance.session import Judge, first_line
 from hicache_checks.conformance.white_box import WhiteBox
 from hicache_checks.simulation.world import NotSimulated
 
+WRITE_POLICY = "write_policy"
+
 
 class Judging(Judge, Protocol):
     """A judge that keeps account.
@@ -59,8 +61,9 @@ def judge_for(target: Any, setup: Setup, rest: Rest, profile: str = CANONICAL) -
 
 
 def call_judge_for(target: Any, setup: Setup, rest: Rest, profile: str = CANONICAL) -> CallJudge:
-    """The judge of a target without logs."""
-    return BlackBoxJudge(target, setup, *rest) if profile == CANONICAL else Promises(target, setup)
+    """The judge of a target without logs. The specification's tiers write through."""
+    is_followed = profile == CANONICAL and WRITE_POLICY not in dict(setup.more)
+    return BlackBoxJudge(target, setup, *rest) if is_followed else Promises(target, setup)
 
 
 def has_events(target: Any, profile: str = CANONICAL) -> bool:

@@ -7,6 +7,8 @@ wrong is a step like any other. When it strikes, the switches say; what is expec
 |---|---|---|---|
 | a store raises, refuses, answers short | `break_storage`, `fetch_in_vain` | `faults` | everything holds |
 | a store takes its time | the same with `stall` | `faults` | everything holds |
+| a page in storage is cut off | `cut` | `files` | everything holds |
+| a disk is full in the middle of a page | `fill_disk` | `disk` | everything holds |
 | a page goes between `exists` and `get` | `vanish`; `lose`, until it is healed | `faults` | everything holds |
 | `get` fills in wrong bytes | `lie` with `wrong_bytes` | `faults` | all but bytes; these, too, with `checked_bytes` |
 | `get` says no and writes later | `lie` with `late_write` | `faults` | the same |
@@ -21,8 +23,9 @@ program (see `session.SLIPS`), and so may other threads; after that only `close`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from hicache_checks.simulation.choices import Chooser
@@ -36,6 +39,7 @@ PROMPTS: tuple[Tokens, ...] = (
     *((1, 2, 3, 4), (1, 2, 3), (1, 2), (1,), (5, 6, 7), (5, 6)),
     *((5,), (1, 2, 8), (1, 9, 3), (1, 5), (1, 5, 6), (1, 2, 5, 6)),
 )
+TENANTS = ("adapter", "tenant")
 TIMEOUT_S = 1.0
 # No sum of these is near the time-out, so that a request is late or it is not.
 WAITS_S = (0.7, 1.5, 0.4)
@@ -126,6 +130,11 @@ MENU = (
     Item("flush", 4, "flush"),
     Item("reattach", 4, "attach"),
     Item("squeeze", 4, "tiers"),
+    Item("prefill_for", 4, "tenants"),
+    Item("overlap", 4, "copies"),
+    Item("compute_detached", 3, "attach"),
+    Item("cut", 3, "files"),
+    Item("fill_disk", 3, "disk"),
     Item("slow_rank", 3, "threads"),
     Item("set_clock", 1),
     Item("lie", 1, "faults"),
@@ -139,13 +148,22 @@ def menu_for(capabilities: Collection[str]) -> tuple[Item, ...]:
     return tuple(item for item in MENU if item.needs is None or item.needs in capabilities)
 
 
-def draw_setup(choices: Chooser, ranks: int, policy: str, can_store: bool = True) -> Setup:
+Variants = Mapping[str, Sequence[Any]]
+"""What else a target may be told, by name: its values, the plainest first."""
+
+
+def draw_setup(
+    choices: Chooser, ranks: int, policy: str, can_store: bool = True, variants: Variants = MappingProxyType({})
+) -> Setup:
     """A small system, with up to four prompts in its storage."""
     host_pages = (6, 4, 3, 2, 5)[choices.choose(5)]
     threshold_pages = (1, 2, 1, 3)[choices.choose(4)]
     limit_pages = (16, 4, 2)[choices.choose(3)]
     stored = tuple(_prompt(choices) for _ in range(choices.choose(5))) if can_store else ()
-    return Setup(ranks, policy, host_pages, threshold_pages, limit_pages, stored)
+    more = {name: values[choices.choose(len(values))] for name, values in variants.items()}
+    plain = {name: values[0] for name, values in variants.items()}
+    unlike = tuple((name, value) for name, value in sorted(more.items()) if value != plain[name])
+    return Setup(ranks, policy, host_pages, threshold_pages, limit_pages, stored, unlike)
 
 
 def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None:
@@ -171,7 +189,11 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
         return Step(kind, (_prompt(choices),))
     if kind == "evict_device":
         return Step(kind, (choices.choose(4) + 1,))
-    if kind in ("lose", "vanish"):
+    if kind == "prefill_for":
+        return Step(kind, (_prompt(choices), TENANTS[choices.choose(len(TENANTS))]))
+    if kind in ("overlap", "compute_detached"):
+        return Step(kind, (_prompt(choices), _prompt(choices)))
+    if kind in ("lose", "vanish", "cut", "fill_disk"):
         return Step(kind, (choices.choose(ranks), _prompt(choices)))
     if kind == "break_storage":
         call = ("get", "exists", "put")[choices.choose(3)]

@@ -107,6 +107,10 @@ class Promises:
             op = (rid, self._attempts[rid])
             if how["ready"]:
                 self._ended.add(op)
+                if how.get("asked") is False:
+                    raise Broken(
+                        "P1 step_waits_for_the_verdict", f"{rid} is ready, and the store was not asked", place="poll"
+                    )
             elif op in self._ended or not self._attempts[rid]:
                 raise Broken("P2 live_submitted_operations_end", f"{rid} waits, and nothing is pending", place="poll")
             elif self._setup.policy == "best_effort":
@@ -118,6 +122,16 @@ class Promises:
 
     def _after_abort(self, step: Step, answer: object) -> None:
         self._ended.add((step.args[0], self._attempts[step.args[0]]))
+
+    def _after_full_turn(self, step: Step, answer: Sequence[str]) -> None:
+        """Requests that waited without an operation have one now."""
+        for rid in answer:
+            self._attempts[rid] += 1
+            self._submitted_at[rid, self._attempts[rid]] = self._now
+
+    def _after_look(self, step: Step, answer: Mapping[str, Any]) -> None:
+        self._after_poll(step, {step.args[0]: answer["polled"]})
+        self._after_full_turn(step, answer["taken"])
 
     def _after_tick(self, step: Step, answer: object) -> None:
         """Something may have moved."""

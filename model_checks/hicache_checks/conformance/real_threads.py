@@ -12,7 +12,7 @@ from typing import Any
 from hicache_checks.conformance.findings import HARNESS, Broken, Finding
 from hicache_checks.conformance.judges import MakeJudge, Rest, built, judge_for
 from hicache_checks.conformance.program import STEPS_MAX, Setup, draw_setup, menu_for
-from hicache_checks.conformance.schedule import Result, digest_of_program
+from hicache_checks.conformance.schedule import Result, digest_of_program, variants_of
 from hicache_checks.conformance.session import Session, asked, first_line
 from hicache_checks.simulation.choices import Choices
 
@@ -75,10 +75,11 @@ def run_real(
     try:
         target = built(build)
         capabilities = result.capabilities = sorted(target.capabilities())
-        setup = result.setup = draw_setup(choices, ranks, policy, "store" in capabilities)
+        setup = result.setup = draw_setup(choices, ranks, policy, "store" in capabilities, variants_of(target))
         asked(lambda: target.reset(setup.config()), "reset")
         for prompt in setup.stored:
             asked(partial(target.store, prompt), "store")
+        capabilities = target.capabilities()
         settles = "settle" in capabilities
         judge = make_judge(target, setup, Rest(settles))
         session = Session(target, setup, judge, RealPlace(target, settles, policy == "timeout"), capabilities)

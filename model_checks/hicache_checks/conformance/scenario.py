@@ -28,6 +28,7 @@ SUFFIX = ".toml"
 BESIDES = (
     *("observe", "hold", "hold_copies", "release_copies", "detach", "attach"),
     *("damage", "store_by", "pin", "clear_store", "compute"),
+    *("turns", "full_turns", "look", "miss", "poll_apart"),
 )
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)
@@ -46,9 +47,9 @@ class System(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`source`: where the bug is told; `shows`: properties, any of which says that it is there; `affected` and
-    `repaired`: releases to show it on, neighbours if there are; `schedules`: how many are tried; `note`: what a reader
-    should know besides.
+    """`source`: where the bug is told; `shows`: properties, any of which says that it is there, alone or with words
+    that its message must have; `affected` and `repaired`: releases to show it on, neighbours if there are; `schedules`:
+    how many are tried; `note`: what a reader should know besides.
     """
 
     title: str
@@ -133,11 +134,17 @@ def play(target: Target, scenario: Scenario, schedules: int, note: Callable[[int
         finding = result.finding
         if finding is None:
             continue
-        if set(properties_of(finding)) & set(scenario.shows) or finding.property in scenario.shows:
+        if any(_is_shown(finding, what) for what in scenario.shows):
             played.number, played.found, played.choices = number, finding, choices
             break
         played.others[str(finding)] = played.others.get(str(finding), 0) + 1
     return played
+
+
+def _is_shown(finding: Finding, what: str) -> bool:
+    """`what`: a property, or `PROPERTY: words` for those of its findings that say these words."""
+    property_, _, words = what.partition(": ")
+    return property_ in (finding.property, *properties_of(finding)) and words in finding.message
 
 
 def to_document(scenario: Scenario) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hicache_checks.conformance.findings import HARNESS, Broken, Finding
 from hicache_checks.conformance.judges import Judging, MakeJudge, Rest, built, judge_for
-from hicache_checks.conformance.program import STEPS_MAX, Setup, Step, draw_setup, menu_for
+from hicache_checks.conformance.program import STEPS_MAX, Setup, Step, Variants, draw_setup, menu_for
 from hicache_checks.conformance.session import SLIPS, Judge, Session, asked, first_line
 from hicache_checks.simulation.choices import Choices
 from hicache_checks.simulation.isolation import TorchModes
@@ -133,8 +133,8 @@ def run_schedule(
 ) -> Result:
     """Build a target and run a program on it, drawn step by step. The stand-ins must be in place (see `simulated`)."""
 
-    def draw(result: Result, world: World) -> None:
-        result.setup = draw_setup(world, ranks, policy, "store" in result.capabilities)
+    def draw(result: Result, world: World, target: Any) -> None:
+        result.setup = draw_setup(world, ranks, policy, "store" in result.capabilities, variants_of(target))
 
     def drawn(session: Session, world: World) -> None:
         session.run(world, menu_for(session.can), steps_max)
@@ -157,13 +157,13 @@ def run_script(
             session.do(step)
         session.run_out()
 
-    return _run(build, Result(setup), lambda result, world: None, do, choices, strategy, LIMITS, judge)
+    return _run(build, Result(setup), lambda result, world, target: None, do, choices, strategy, LIMITS, judge)
 
 
 def _run(
     build: Callable[[], Any],
     result: Result,
-    draw: Callable[[Result, World], None],
+    draw: Callable[[Result, World, Any], None],
     work: Callable[[Session, World], None],
     choices: Choices,
     strategy: Strategy | None,
@@ -178,7 +178,7 @@ def _run(
     def main() -> None:
         target = built(build)
         result.capabilities = sorted(target.capabilities())
-        draw(result, world)
+        draw(result, world, target)
         parts["session"], parts["judge"] = begin(world, target, result.setup, judge)
         work(parts["session"], world)
         parts["session"].close()
@@ -204,6 +204,12 @@ def _run(
     result.trace = world.trace
     result.digest = world.digest() if len(world.tasks) > 1 else digest_of_program(result)
     return result
+
+
+def variants_of(target: Any) -> Variants:
+    """What a target may be told besides; nothing, if it does not say."""
+    variants: Variants = target.variants() if "variants" in target.capabilities() else {}
+    return variants
 
 
 def begin(world: World, target: Any, setup: Setup, judge: MakeJudge = judge_for) -> tuple[Session, Judging]:

@@ -14,6 +14,7 @@ from hicache_checks.simulation.world import NotSimulated, TaskStruck
 
 T = TypeVar("T")
 ROUNDS_TO_END = 6
+TURNS_TO_END = 10
 OF_BYTES = ("P6", "P30")
 """The properties that nobody keeps who believes a store that lies."""
 SLIPS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
@@ -144,10 +145,14 @@ class Session:
             return
         self._judge.finish()
         if "audit" in self.can:
-            for problem in [*self._call(Step("audit")), *self._call(Step("audit_stores"))]:
-                property_, message = _named(str(problem), "audit")
-                if self._bytes_count or property_ not in OF_BYTES:
-                    raise Broken(property_, message, place="rest")
+            self._refuse([*self._call(Step("audit")), *self._call(Step("audit_stores"))], "rest")
+
+    def _refuse(self, problems: Sequence[str], place: str) -> None:
+        """The first of these lines is a finding, unless it is about bytes, and these do not count."""
+        for problem in problems:
+            property_, message = _named(str(problem), "audit")
+            if self._bytes_count or property_ not in OF_BYTES:
+                raise Broken(property_, message, place=place)
 
     # ---- kinds of steps
 
@@ -158,6 +163,41 @@ class Session:
         """One turn of a scheduler's loop: drain, then ask for everybody."""
         self._call(Step("tick"))
         self._call(Step("poll", (RIDS,)))
+
+    def _do_turns(self, step: Step) -> None:
+        """Turns with time for the threads between them, until nobody waits any longer, and not so many as given."""
+        (turns,) = step.args
+        for _ in range(turns):
+            self._settle()
+            self._call(Step("tick"))
+            answer = self._call(Step("poll", (RIDS,)))
+            if all(how["ready"] for how in answer.values()):
+                return
+        waiting = ", ".join(rid for rid, how in answer.items() if not how["ready"])
+        raise Broken("P2 live_submitted_operations_end", f"{waiting} still waits after {turns} turns", place="turns")
+
+    def _do_miss(self, step: Step) -> None:
+        """Somebody asks for what no store holds: whatever the tiers hold, they keep."""
+        rid, prompt = step.args
+        before = self._call(Step("observe"))["resident_pages"]
+        self._call(Step("submit", (rid, prompt)))
+        self._do_turns(Step("turns", (TURNS_TO_END,)))
+        after = self._call(Step("observe"))["resident_pages"]
+        if after < before:
+            message = f"{before - after} pages are evicted for {rid}, of which the store holds nothing"
+            raise Broken("P9 step_eviction_is_needed", message, place="miss")
+
+    def _do_full_turns(self, step: Step) -> None:
+        """Turns of the scheduler's own loop in which nobody is admitted, with time for the threads between them."""
+        (turns,) = step.args
+        for _ in range(turns):
+            self._settle()
+            self._call(Step("full_turn"))
+        self._refuse(self._call(Step("neglected")), "full_turns")
+
+    def _do_look(self, step: Step) -> None:
+        """A turn of the scheduler's own loop in which a waiting request can be admitted."""
+        self._refuse(self._call(step)["problems"], "look")
 
     def _do_fetch(self, step: Step) -> None:
         """The common case: some requests come, and everybody has the time that he needs."""
@@ -226,6 +266,48 @@ class Session:
         self._do_fetch(Step("fetch", (asked,)))
         if "faults" in self.can:
             self._call(Step("heal_storage"))
+
+    def _do_overlap(self, step: Step) -> None:
+        """Two prompts are computed, one after the other, before the first is copied to the host."""
+        first, second = step.args
+        self._call(Step("hold_copies"))
+        self._do_prefill(Step("prefill", (first,)))
+        self._do_prefill(Step("prefill", (second,)))
+        self._call(Step("release_copies"))
+        self._call(Step("tick"))
+
+    def _do_prefill_for(self, step: Step) -> None:
+        """A model computes a prompt for an adapter or a tenant; then the same prompt is asked for without."""
+        self._do_prefill(Step("prefill", step.args))
+        self._do_settle(Step("settle"))
+        self._call(Step("tick"))
+        self._do_fetch(Step("fetch", step.args[:1]))
+
+    def _do_compute_detached(self, step: Step) -> None:
+        """A prompt is computed while no store is attached, another one after that."""
+        first, second = step.args
+        if self._call(Step("detach")):
+            self._do_prefill(Step("prefill", (first,)))
+            self._call(Step("tick"))
+            if self._call(Step("attach")):
+                self._do_prefill(Step("prefill", (second,)))
+
+    def _do_cut(self, step: Step) -> None:
+        """A page in storage is cut off; then it is asked for."""
+        rank, prompt = step.args
+        self._fill(prompt)
+        self._call(Step("damage", (rank, prompt)))
+        self._do_fetch(Step("fetch", (prompt,)))
+
+    def _do_fill_disk(self, step: Step) -> None:
+        """A disk has no room in the middle of a page, while a computed prompt goes to storage; then it has."""
+        rank, prompt = step.args
+        self._call(Step("break_storage", (rank, "put", "short")))
+        self._do_prefill(Step("prefill", (prompt,)))
+        self._do_settle(Step("settle"))
+        self._call(Step("tick"))
+        self._settle()
+        self._call(Step("heal_storage"))
 
     def _do_set_clock(self, step: Step) -> None:
         self._judged(step, lambda: self._place.set_clock(*step.args))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from hicache_checks.reporting.html_page import sections_page
 from hicache_checks.reporting.html_report import html_report
 from hicache_checks.reporting.junit import junit
 from hicache_checks.reporting.progress import Progress
 from hicache_checks.reporting.report import Report, ReportedFinding
 from hicache_checks.reporting.screen import Screen
+from hicache_checks.reporting.sections import Section, print_sections
 from hicache_checks.reporting.story import Row, Story, printable
 from hicache_checks.reporting.story_table import print_story, story_lines
 from hicache_checks.reporting.tables import VerifyRow, aligned, counted, print_rows, print_verify_summary
@@ -29,6 +31,7 @@ __all__ = [
     "ReportedFinding",
     "Row",
     "Screen",
+    "Section",
     "Story",
     "Verdict",
     "VerifyRow",
@@ -40,9 +43,11 @@ __all__ = [
     "html_report",
     "junit",
     "print_rows",
+    "print_sections",
     "print_story",
     "print_verify_summary",
     "printable",
+    "sections_page",
     "story_lines",
     "write_file",
     "write_json",

@@ -413,11 +413,12 @@ def _refused(name: str) -> Callable[..., Any]:
 
 def _for_members(function: Callable[..., Any]) -> Callable[..., Any]:
     """Whoever is not in the group goes on at once; torch.distributed warns of it."""
-    of_group = inspect.signature(function).bind
+    place = list(inspect.signature(function).parameters).index("group")
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if of_group(*args, **kwargs).arguments.get("group") is dist.GroupMember.NON_GROUP_MEMBER:
+        group = args[place] if len(args) > place else kwargs.get("group")
+        if group is dist.GroupMember.NON_GROUP_MEMBER:
             return None
         return function(*args, **kwargs)
 

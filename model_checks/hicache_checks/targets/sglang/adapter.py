@@ -10,8 +10,17 @@ from hicache_checks.targets.sglang import building
 from hicache_checks.targets.sglang.crews import Crew
 from hicache_checks.targets.sglang.rank import Prefilled
 
-CAPABILITIES = ("store", "faults", "tiers", "audit", "flush", "threads", "settle")
-ATTACHES = "attach"
+CAPABILITIES = ("store", "tiers", "audit", "flush", "threads", "settle", "copies", "variants")
+DISK_PAGE_MIN = 64
+"""Tokens. The file of a smaller page is written by the C library when it is closed; an error then, nobody hears of."""
+VARIANTS = {
+    "write_policy": ("write_through", "write_through", "write_back", "write_through_selective"),
+    "storage": (building.OURS, building.OURS, building.OURS, building.FILES),
+    "page_size": (1, 1, 1, 4, 16, 64),
+    "device_pages": (6, 6, 3),
+}
+"""What programs may be run with, the plainest first; what stands there more often is drawn more often."""
+ATTACHES, TENANTS = "attach", "tenants"
 SETTLE_S_MAX = 10.0
 QUIET = 2
 """So many looks in a row at which nobody was busy: who was between two things at one, is not at the next."""
@@ -29,15 +38,19 @@ class SglangAdapter:
     def __init__(self, crew: Crew, kind: str) -> None:
         self._crew = crew
         self._kind = kind
+        self._config: Mapping[str, Any] = {}
 
     # ---- the calls of an adapter
 
     def capabilities(self) -> Sequence[str]:
         """What else there is."""
-        return (*CAPABILITIES, ATTACHES) if building.can_attach(self._kind) else CAPABILITIES
+        attaches = (ATTACHES,) if building.can_attach(self._kind) else ()
+        tenants = (TENANTS,) if building.has_tenants() else ()
+        return (*CAPABILITIES, *attaches, *tenants, *self._faults())
 
     def reset(self, config: Mapping[str, Any]) -> None:
         """New ranks, with empty stores."""
+        self._config = config
         self._crew.begin(config)
 
     def submit(self, rid: str, tokens: Sequence[int]) -> Mapping[str, Any]:
@@ -58,6 +71,24 @@ class SglangAdapter:
         """One turn of every scheduler's loop."""
         self._crew.all("tick")
 
+    def poll_apart(self, shares: Sequence[Sequence[str]]) -> None:
+        """Each rank looks at some of the waiting requests, and its batch is full. `shares`: by rank."""
+        self._crew.all("poll_apart", shares)
+
+    def full_turn(self) -> Sequence[str]:
+        """A turn of the loop in which nobody is admitted: the requests that are taken late."""
+        answer: Sequence[str] = self._same("full_turn")
+        return answer
+
+    def look(self, rid: str) -> Mapping[str, Any]:
+        """A turn of the loop in which a request can be admitted: see Queued."""
+        answer: Mapping[str, Any] = self._same("look", rid)
+        return answer
+
+    def neglected(self) -> Sequence[str]:
+        """After such turns, at rest: what they should have done."""
+        return self._problems("neglected")
+
     def observe(self) -> Mapping[str, Any]:
         """What every rank shows, and under `ranks` each by itself."""
         ranks = self._crew.each("observe")
@@ -75,6 +106,10 @@ class SglangAdapter:
     def close(self) -> None:
         """End the schedulers, and tell their storage threads to end."""
         self._crew.end()
+
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        """What `reset` may be told besides, by name."""
+        return VARIANTS
 
     # ---- storage
 
@@ -157,6 +192,12 @@ class SglangAdapter:
     def threads_of(self, rank: int) -> Sequence[str]:
         """The names of the rank's threads."""
         return [*self._crew.one(rank, "thread_names"), f"scheduler-{rank}"]
+
+    def _faults(self) -> Sequence[str]:
+        """What can go wrong with the store."""
+        if self._config.get("storage") != building.FILES:
+            return ("faults",)
+        return ("files", "disk") if self._config["page_size"] >= DISK_PAGE_MIN else ("files",)
 
     def _problems(self, call: str) -> list[str]:
         ranks = self._crew.each(call)

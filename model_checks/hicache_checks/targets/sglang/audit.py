@@ -61,7 +61,7 @@ def _records(rank: Rank) -> Iterator[str]:
 def _slots(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
     """Each slot is free, or held by one node."""
     page = rank.page
-    free = list(map(int, _free_host_slots(rank.host)))
+    free = [*map(int, _free_host_slots(rank.host)), *rank.foreign]
     yield from _counted("host", free, [slot for node in nodes for slot in node.host or ()], range(rank.host.size), page)
     allocator = rank.parts.allocator
     held = [slot for node in nodes for slot in node.device or ()]

@@ -32,9 +32,11 @@ TREES = {
 OURS, FILES = "memory", "file"
 """Kinds of stores: see `store`, and the release's own."""
 DIRECTORY = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
+RETRY_TURNS, RETRIES_MAX = 2, 4
+"""Turns between two look-ups for a waiting request, where a release asks again, and how often it does."""
 HALF_A_PAGE = 0.5
 """By so much a ratio is off, so that no rounding of it matters."""
-HEADS, HEAD_DIM, LAYERS = 1, 4, 2
+HEADS, HEAD_DIM, LAYERS = 1, 8, 2
 BYTES_PER_TOKEN = 2 * LAYERS * HEADS * HEAD_DIM * torch.float32.itemsize
 """Keys and values."""
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
@@ -44,9 +46,15 @@ class DoesNotFit(Exception):
     """The release is made otherwise than any release that this harness knows; the message says where."""
 
 
+@functools.cache
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """By name. Of functions and classes of a release, which stay."""
+    return inspect.signature(function).parameters
+
+
 def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """Call it with those of the values that it has a parameter for. DoesNotFit: it needs another one."""
-    known = inspect.signature(function).parameters
+    known = parameters_of(function)
     lacking = [
         name
         for name, parameter in known.items()
@@ -64,7 +72,7 @@ def made(cls: type, values: Mapping[str, Any]) -> Any:
     if dataclasses.is_dataclass(cls):
         names = {field.name for field in dataclasses.fields(cls) if field.init}
         return cls(**{name: value for name, value in values.items() if name in names})
-    known = inspect.signature(cls).parameters
+    known = parameters_of(cls)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return cls(**values)
     return called(cls, values)
@@ -117,6 +125,8 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         hicache_storage_backend_extra_config=json.dumps(extra),
         hicache_storage_prefetch_policy=config["policy"],
         hicache_host_memory_mode="cache",
+        hicache_storage_prefetch_retry_poll_interval=RETRY_TURNS,
+        hicache_storage_prefetch_retry_max_attempts=RETRIES_MAX,
         disable_hicache_numa_detect=True,
         served_model_name=config["namespace"],
         radix_eviction_policy="lru",
@@ -132,7 +142,17 @@ def adds_a_page() -> bool:
     """Does a host pool round down to pages, and add one? Else it only rounds down."""
     pools = (module("mem_cache.pool_host.base"), module("mem_cache.memory_pool_host"))
     pool = next(vars(found)["HostKVCache"] for found in pools if found is not None and "HostKVCache" in vars(found))
-    return "// self.page_size + 1" in inspect.getsource(inspect.unwrap(pool.__init__))
+    return "// self.page_size + 1" in _text_of(inspect.unwrap(pool.__init__))
+
+
+@functools.cache
+def _text_of(function: Callable[..., Any]) -> str:
+    return inspect.getsource(function)
+
+
+def has_tenants() -> bool:
+    """Are pages kept apart by adapter or tenant?"""
+    return hasattr(needed("mem_cache.radix_cache"), "RadixKey")
 
 
 def backend(storage: str) -> str:
@@ -173,10 +193,9 @@ def default_kind() -> str:
     """The tree that the release gives to a model with nothing but attention."""
     registry = module("mem_cache.registry")
     has_hiradix = module("mem_cache.hiradix_cache") is not None
-    return HIRADIX if has_hiradix and (registry is None or "HiRadixCache" in inspect.getsource(registry)) else UNIFIED
+    return HIRADIX if has_hiradix and (registry is None or "HiRadixCache" in _text_of(registry)) else UNIFIED
 
 
-@functools.cache
 def can_attach(kind: str) -> bool:
     """Can a store be attached and detached while the release runs? Some have the call, and always refuse."""
     file, name = TREES[kind]

@@ -97,9 +97,12 @@ class Tasks:
     def end(self) -> None:
         """See Crew. The schedulers end, their storage threads after them."""
         threads, self._threads = self._threads, []
+        if not threads:
+            # The shelves are those of a system before, if there are any.
+            return
         for shelf in SHELVES.values():
             shelf.heal()
-        for jobs in self._jobs if threads else ():
+        for jobs in self._jobs:
             jobs.put(("close", ()))
             jobs.put(None)
         for thread in threads:

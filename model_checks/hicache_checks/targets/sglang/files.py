@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from hicache_checks.targets.sglang.shelf import Shelf
+from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 
 MARK_NS = 0
 """The time that a file was written at, once it was looked at."""
@@ -99,7 +99,9 @@ class FileShelf(Shelf):
         """See Shelf."""
         if (call, how) != ("put", "short"):
             raise ValueError(f"the files of a release cannot {how} in {call}")
-        self.has_failed_to_put = True
+        for shelf in SHELVES.values():
+            # It is everybody's disk.
+            shelf.has_failed_to_put = True
         _limit_files(self._page_bytes // 2)
 
     def heal(self) -> None:
@@ -109,6 +111,7 @@ class FileShelf(Shelf):
 
     def damage(self, keys: Sequence[str]) -> None:
         """Half of the last of these pages is gone."""
+        self.damaged.add(keys[-1])
         self.files.damage(keys[-1])
 
     def pin(self, keys: Sequence[str]) -> None:

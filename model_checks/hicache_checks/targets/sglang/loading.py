@@ -13,10 +13,11 @@ import torch
 
 from hicache_checks.reporting import InputError
 from hicache_checks.targets.sglang import building
+from hicache_checks.targets.sglang.counters import counted_by_rank
 from hicache_checks.targets.sglang.imports import Imports, importing
 from hicache_checks.targets.sglang.own_code import OwnCode
 from hicache_checks.targets.sglang.release import Release
-from hicache_checks.targets.sglang.surroundings import Surroundings
+from hicache_checks.targets.sglang.surroundings import Surroundings, rank
 
 KEPT = ("sglang.srt.mem_cache", "sglang.srt.managers.cache_controller")
 SOURCES = ("managers/cache_controller.py", "managers/scheduler.py", "mem_cache")
@@ -39,7 +40,7 @@ def loaded(tree: Path, kind: str | None = None) -> Iterator[Release]:
     surroundings = Surroundings()
     imports = Imports("sglang", KEPT, surroundings.put_into)
     logging.getLogger("sglang").setLevel(logging.CRITICAL)
-    with warnings.catch_warnings(), importing(tree, imports):
+    with warnings.catch_warnings(), importing(tree, imports), counted_by_rank("sglang", rank):
         warnings.simplefilter("ignore")
         for name in EARLY:
             building.module(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import inspect
 import itertools
 import time
 from array import array
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from hicache_checks.targets.sglang import audit, building, store_audit, strangers
 from hicache_checks.targets.sglang.building import Parts
@@ -24,6 +24,7 @@ from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import Files, FileShelf
+from hicache_checks.targets.sglang.queued import Queued
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 from hicache_checks.targets.sglang.strangers import Strangers
@@ -55,31 +56,33 @@ class Rank:
     def __init__(self, number: int, config: Mapping[str, Any], release: Release, group: Any) -> None:
         self.number = number
         self.config = config
+        self._group = group
         self.page: int = config["page_size"]
         self.has_pairs = bool(config.get("pairs"))
         self.audits = frozenset(config.get("audits", ()))
         self._check()
-        self._settings = release.surroundings.settings
-        self.parts: Parts = building.build(config, self._settings, group, release.kind)
+        self.settings = release.surroundings.settings
+        self.parts: Parts = building.build(config, self.settings, group, release.kind)
         self.cache = self.parts.cache
         self.controller = self.cache.cache_controller
         self.tree = tree_of(self.cache)
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
+        self.foreign = self._foreign()
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
         self.extras: dict[str, None] = {}
         self.strangers = Strangers()
         self.router = self._router() if EVENTS in self.audits else None
-        self._scheduler = release.scheduler
+        self.scheduler = release.scheduler
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
-        self._wants_arrays = self._key is not None and "array" in str(
-            inspect.signature(self._key).parameters["token_ids"]
-        )
+        self._wants_arrays = self._key is not None and "array" in str(building.parameters_of(self._key)["token_ids"])
         self._handle = getattr(self._base, "CacheRequestHandle", None)
         self._attempts: dict[str, int] = {}
         self._waiting: set[str] = set()
+        self._unanswered: dict[str, tuple[str, int]] = {}
+        self._queued = Queued(self)
         self._limit()
         self.cache.load_back_threshold = 0
         for asked in (self.cache, self.controller):
@@ -108,6 +111,13 @@ class Rank:
     def _router() -> Router:
         told = building.needed("disaggregation.kv_events")
         return Router(has_tiers=hasattr(told, "StorageMedium"))
+
+    def _foreign(self) -> list[int]:
+        """The host slots that the cache does not get: of so many pages as this rank has less than the others."""
+        fewer = self.config.get("fewer_host_pages")
+        if not fewer or not fewer[self.number]:
+            return []
+        return [int(slot) for slot in self.host.alloc(fewer[self.number] * self.page)]
 
     def _limit(self) -> None:
         """How much may wait for host memory at a time; 0: what the release chooses by itself."""
@@ -138,7 +148,7 @@ class Rank:
         tenant's is a salt, where the release tells the two apart."""
         if self._key is None:
             return ids
-        if self.config.get("salted") and "cache_salt" in inspect.signature(self._key).parameters:
+        if self.config.get("salted") and "cache_salt" in building.parameters_of(self._key):
             return self._key(ids, cache_salt=extra)
         return self._key(ids, extra)
 
@@ -186,41 +196,71 @@ class Rank:
     def submit(self, rid: str, tokens: Tokens) -> dict[str, Any]:
         """As the scheduler does when a request comes: match, then ask for the rest. A request that still waits does not
         come again."""
-        if rid in self._waiting or self._pending(rid) is not None:
+        if rid in self._waiting or self.pending(rid) is not None:
             return {"accepted": False}
         attempt = self._attempts[rid] = self._attempts.get(rid, 0) + 1
         request = self.request(rid, tokens)
-        scheduler = Settings(tree_cache=self.cache, enable_hicache_storage=True, server_args=self._settings)
-        self._scheduler.method("Scheduler._prefetch_kvcache")(scheduler, request)
+        scheduler = Settings(tree_cache=self.cache, enable_hicache_storage=True, server_args=self.settings)
+        self.scheduler.method("Scheduler._prefetch_kvcache")(scheduler, request)
+        self._queued.came(rid, request)
         span = len(tokens) - (request.prefix_len + request.host_hit_length) // self.page
-        if self._pending(rid) is None:
+        if self.pending(rid) is None:
             self._attempts[rid] -= 1
             return {"accepted": False, "span_pages": span}
         self._waiting.add(rid)
+        request.is_taken = True
+        self._unanswered[rid] = self._question(request)
         return {"accepted": True, "attempt": attempt, "span_pages": span}
 
     def poll(self, rids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Of each waiting request, whether it need not wait any longer; then it is admitted."""
         return {rid: self._poll(rid) for rid in rids}
 
+    def poll_apart(self, shares: Sequence[Sequence[str]]) -> None:
+        """The same, of those that this rank looks at before its batch is full. `shares`: by rank.
+
+        Then, as at the beginning of every turn, the first rank tells the others which requests have come.
+        """
+        self.poll(shares[self.number])
+        dist.broadcast_object_list([None], src=0, group=self._group)
+
     def _poll(self, rid: str) -> dict[str, Any]:
-        operation = self._pending(rid)
+        operation = self.pending(rid)
         ready = bool(self.cache.check_prefetch_progress(self.handle(rid)))
-        if ready and hasattr(self.cache, "pop_prefetch_loaded_tokens"):
-            self.cache.pop_prefetch_loaded_tokens(self.handle(rid))
         if not ready:
             return {"ready": False, "state": None}
+        told = {}
+        if hasattr(self.cache, "pop_prefetch_loaded_tokens"):
+            told["loaded"] = self.cache.pop_prefetch_loaded_tokens(self.handle(rid)) // self.page
         self._waiting.discard(rid)
+        self._queued.left(rid)
         if operation is None:
             return {"ready": True, "state": None}
-        return {"ready": ready, "state": "fetched" if self._granted(operation) else "revoked"}
+        state = "fetched" if self._granted(operation) else "revoked"
+        answer = {"ready": True, "state": state, **told}
+        # Whoever waits for all of it has to be answered; others may end before, and not on all ranks at once.
+        return {**answer, "asked": self._was_asked(rid)} if self.config["policy"] == "wait_complete" else answer
+
+    def _question(self, request: Settings) -> tuple[str, int]:
+        """The first page that a request lacks, and how often the store was asked for it until now."""
+        known = (request.prefix_len + request.host_hit_length) // self.page
+        name = page_hashes(list(request.fill_ids), None, self.page)[known]
+        return name, self.shelf.asked[name]
+
+    def _was_asked(self, rid: str) -> bool | None:
+        """Was the store asked for what this request lacks, since the request came? None: it is not known."""
+        if rid not in self._unanswered or isinstance(self.shelf, FileShelf):
+            return None
+        name, times = self._unanswered.pop(rid)
+        return self.shelf.asked[name] > times
 
     def abort(self, rid: str) -> bool:
         """The request is gone."""
-        pending = self._pending(rid) is not None
+        pending = self.pending(rid) is not None
         if hasattr(self.cache, "release_aborted_request"):
             self.cache.release_aborted_request(self.handle(rid))
         self._waiting.discard(rid)
+        self._queued.left(rid)
         return pending
 
     def tick(self) -> None:
@@ -236,6 +276,18 @@ class Rank:
     def compute(self, tokens: Tokens) -> Prefilled:
         """The same for a prompt that was matched before it came to the host: nothing is loaded back."""
         return self.prefill(tokens, loads=False)
+
+    def full_turn(self) -> list[str]:
+        """See Queued."""
+        return self._queued.full_turn()
+
+    def look(self, rid: str) -> dict[str, Any]:
+        """See Queued."""
+        return self._queued.look(rid, lambda: self._poll(rid))
+
+    def neglected(self) -> list[str]:
+        """After full turns, at rest: what they should have done, one line each."""
+        return list(self._queued.problems())
 
     def prefill(self, tokens: Tokens, extra: str | None = None, loads: bool = True) -> Prefilled:
         """The model's part: match, load back, compute the rest, insert it."""
@@ -290,7 +342,7 @@ class Rank:
 
     def flush(self) -> bool:
         """Begin again, if the release's scheduler lets: from some release on it asks first whether all is at rest."""
-        if self._scheduler.has("Scheduler.is_fully_idle") and not self.rest():
+        if self.scheduler.has("Scheduler.is_fully_idle") and not self.rest():
             return False
         for rid in self._attempts:
             self.abort(rid)
@@ -298,6 +350,7 @@ class Rank:
         self.parts.allocator.clear()
         self.shelf.forget()
         self._attempts.clear()
+        self._queued.clear()
         self.prompts.clear()
         self.extras.clear()
         self.strangers.forget()
@@ -314,7 +367,7 @@ class Rank:
 
     def attach(self) -> bool:
         """Go on with the store."""
-        settings = self._settings
+        settings = self.settings
         done, _ = self.cache.attach_storage_backend(
             settings.hicache_storage_backend,
             settings.hicache_storage_backend_extra_config,
@@ -347,7 +400,7 @@ class Rank:
         self.shelf.look()
         occupied = getattr(self.controller, "prefetch_tokens_occupied", 0)
         return {
-            "free_pages": self.host.available_size() // self.page,
+            "free_pages": (self.host.available_size() + len(self.foreign)) // self.page,
             "resident_pages": sum(1 for _ in self.tree.host_slots()) // self.page,
             "occupied_pages": occupied // self.page,
             "operations": {
@@ -364,12 +417,40 @@ class Rank:
         """At rest: what is wrong with what the store holds."""
         return list(store_audit.problems(self))
 
-    def _pending(self, rid: str) -> Any:
+    def pending(self, rid: str) -> Any:
         """The operation that the cache keeps under this request; None: none."""
         for known in (self.handle(rid), rid):
             if (info := self.cache.ongoing_prefetch.get(known)) is not None:
                 return self._operation(info)
         return None
+
+    def is_taken_late(self, rid: str, request: Settings) -> bool:
+        """Has the cache taken a waiting request that it had not taken before? Then it is an attempt from now on."""
+        names = (request.cache_request_handle, rid)
+        if request.is_taken or not any(name in self.cache.ongoing_prefetch for name in names):
+            return False
+        self._attempts[rid] = self._attempts.get(rid, 0) + 1
+        self._waiting.add(rid)
+        request.is_taken = True
+        return True
+
+    def is_limited(self) -> bool:
+        """Does the controller let nobody in, because so much waits for host memory?"""
+        occupied, limit = self.controller.prefetch_tokens_occupied, self.controller.prefetch_capacity_limit
+        return bool(occupied >= limit)
+
+    def known_pages(self, request: Settings) -> int:
+        """How many pages of a request are on the device or the host."""
+        self._matched(request, request.fill_ids)
+        return int(request.prefix_len + request.host_hit_length) // self.page
+
+    def pages_to_ask_for(self, request: Settings) -> int:
+        """How many pages of a waiting request the store holds that follow on what is on the device or the host."""
+        names = page_hashes(list(request.fill_ids), None, self.page)
+        known = pages = self.known_pages(request)
+        while pages < len(names) and names[pages] in self.shelf.pages:
+            pages += 1
+        return pages - known
 
     @staticmethod
     def _operation(info: Any) -> Any:
@@ -494,8 +575,12 @@ class Rank:
         """The store holds the pages of this prompt; or, of another namespace, somebody else's of the same tokens."""
         self.prompts[tuple(tokens)] = None
         mine = namespace is None or namespace == self.config["namespace"]
+        if not mine and isinstance(self.shelf, FileShelf):
+            self.put_by([("model_name", namespace)], tokens)
+            return
         for place, name in enumerate(self.keys(tokens)):
             prefix = tokens[: place + 1]
+            self.shelf.damaged.discard(name)
             shelf_name = name if mine else f"{namespace}/{name}"
             self.shelf.pages[shelf_name] = self.flat(prefix if mine else (namespace, *prefix))
 

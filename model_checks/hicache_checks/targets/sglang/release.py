@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hicache_checks.targets.sglang import building
+from hicache_checks.targets.sglang import building, counters
 from hicache_checks.targets.sglang.imports import Imports
 from hicache_checks.targets.sglang.own_code import OwnCode
 from hicache_checks.targets.sglang.surroundings import Surroundings
@@ -30,3 +30,4 @@ class Release:
         """From now on the release finds this configuration around it."""
         self.surroundings.settings = building.settings_for(config)
         self.surroundings.ranks = config["ranks"]
+        counters.begin_again()

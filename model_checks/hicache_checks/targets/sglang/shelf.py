@@ -16,7 +16,7 @@ STALL_S = 1.0
 """What a call that stalls takes, unless the store is healed before."""
 FAULTS = {
     "exists": ("raise", "miss", "short", "stall"),
-    "get": ("raise", "miss", "short", "stall", "wrong_bytes", "late_write"),
+    "get": ("raise", "miss", "short", "stall", "wrong_bytes", "late_write", "nothing"),
     "put": ("raise", "miss", "short", "stall"),
 }
 
@@ -28,8 +28,9 @@ class StorageFault(Exception):
 class Shelf:
     """The pages of one rank, and what is wrong with reading and writing them.
 
+    `lost`: pages that are said to exist and cannot be read; `damaged`: pages that somebody has cut off;
     `written_again`: pages that were there, and that the release wrote once more, as far as anybody looked, see `look`;
-    `asked`: pages that were looked up; `vain_reads`: how often pages were read that could not be;
+    `asked`: how often it was asked whether a page exists; `vain_reads`: how often pages were read that could not be;
     `told_before`: pages that were asked for, each with those that were said to come before it;
     `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
@@ -37,9 +38,10 @@ class Shelf:
     def __init__(self) -> None:
         self.pages: MutableMapping[str, torch.Tensor] = {}
         self.lost: set[str] = set()
+        self.damaged: set[str] = set()
         self.has_failed_to_put = False
         self.written_again: set[str] = set()
-        self.asked: set[str] = set()
+        self.asked: Counter[str] = Counter()
         self.vain_reads: Counter[str] = Counter()
         self.told_before: list[tuple[str, tuple[str, ...]]] = []
         self.stalled = 0
@@ -68,6 +70,7 @@ class Shelf:
         """As new."""
         self.heal()
         self.pages.clear()
+        self.damaged.clear()
         self.has_failed_to_put = False
         self.written_again.clear()
         self.asked.clear()
@@ -95,14 +98,17 @@ class Shelf:
     def exists(self, keys: Sequence[str]) -> int:
         """How many of them, from the first on, are said to be there."""
         fault = self.begins("exists", keys)
+        self.asked.update(keys)
         count = 0
         while count < len(keys) and keys[count] in self.pages and fault != "miss":
             count += 1
         return max(0, count - (fault == "short"))
 
-    def get(self, keys: Sequence[str]) -> list[torch.Tensor | None]:
-        """Each page; None: it cannot be read."""
+    def get(self, keys: Sequence[str]) -> list[torch.Tensor | None] | None:
+        """Each page; None: it cannot be read; None in place of the list: nothing of it can be."""
         fault = self.begins("get", keys)
+        if fault == "nothing":
+            return None
         found = [None if fault == "miss" or key in self.lost else self.pages.get(key) for key in keys]
         if fault == "short" and found:
             found[-1] = None

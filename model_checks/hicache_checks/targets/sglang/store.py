@@ -30,7 +30,8 @@ class PageStore(HiCacheStorage):
         return self.batch_exists([key]) == 1
 
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> Any:
-        return self.batch_get([key], [target_location])[0]
+        found = self.batch_get([key], [target_location])
+        return None if found is None else found[0]
 
     def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
         return self.batch_set([key], [value])
@@ -42,7 +43,9 @@ class PageStore(HiCacheStorage):
             self.shelf.told_before.append((keys[0], tuple(before)))
         return self.shelf.exists(keys)
 
-    def batch_get(self, keys: Sequence[str], target_locations: Any = None, target_sizes: Any = None) -> list[Any]:
+    def batch_get(
+        self, keys: Sequence[str], target_locations: Any = None, target_sizes: Any = None
+    ) -> list[Any] | None:
         return self.shelf.get(keys)
 
     def batch_set(self, keys: Sequence[str], values: Any = None, *rest: Any, **named: Any) -> bool:

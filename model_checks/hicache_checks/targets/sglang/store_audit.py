@@ -33,7 +33,7 @@ def problems(rank: Rank) -> Iterator[str]:
     """What it holds of prompts that were asked for, and of what is written through to it."""
     for prompt in rank.prompts:
         for place, name in enumerate(rank.keys(prompt)):
-            page = rank.shelf.pages.get(name)
+            page = None if name in rank.shelf.damaged else rank.shelf.pages.get(name)
             if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
                 yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
     yield from rank.strangers.problems()
@@ -41,7 +41,7 @@ def problems(rank: Rank) -> Iterator[str]:
         yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"
     if ASKED in rank.audits and not rank.extras:
         known = {name for prompt in rank.prompts for name in rank.keys(prompt)}
-        if strange := rank.shelf.asked - known:
+        if strange := rank.shelf.asked.keys() - known:
             yield f"P21 {len(strange)} pages are looked up by hashes that belong to no prompt"
     if rank.audits & {PREFIX_KEYS, ALL_PREFIX_KEYS}:
         yield from _chains(rank)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 
 @dataclass(frozen=True)
 class NodeSeen:
@@ -115,7 +117,10 @@ def maps_of(cache: Any) -> Mapping[str, int]:
 
 
 def _slots(value: Any) -> tuple[int, ...] | None:
-    return None if value is None else tuple(map(int, value))
+    if value is None:
+        return None
+    # A tensor makes a tensor of each of its elements when it is gone through.
+    return tuple(map(int, value.tolist() if isinstance(value, torch.Tensor) else value))
 
 
 def _bytes_behind(value: Any) -> int:
