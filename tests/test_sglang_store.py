@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hicache_checks.targets.sglang.files import Files, FileShelf, new_directory  # noqa: E402
+from hicache_checks.targets.sglang.shelf import SHELVES  # noqa: E402
 from hicache_checks.targets.sglang.strangers import Strangers, known, name_of, store_of  # noqa: E402
 
 PAGE = torch.arange(16, dtype=torch.float32)
@@ -35,8 +36,9 @@ def test_a_damaged_page_is_shorter(files: Files) -> None:
     assert torch.equal(files["k"], PAGE[:8])
 
 
-def test_a_full_disk_takes_half_a_page_until_it_is_healed(files: Files) -> None:
+def test_a_full_disk_takes_half_a_page_until_it_is_healed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = FileShelf(files, PAGE.nbytes)
+    monkeypatch.setitem(SHELVES, 0, shelf)
     shelf.break_("put", "short")
     try:
         with pytest.raises(OSError, match="large"):

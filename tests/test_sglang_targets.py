@@ -98,9 +98,9 @@ def test_a_page_in_the_wrong_place_shows() -> None:
         rank.shelf.told_before[-1:] = [(rank.keys((1, 2))[1], ())]
         seen["uninformed"] = adapter.audit_stores()
         rank.shelf.told_before.clear()
-        rank.shelf.asked.add("nobody's")
+        rank.shelf.asked["nobody's"] += 1
         seen["asked"] = adapter.audit_stores()
-        rank.shelf.asked.remove("nobody's")
+        del rank.shelf.asked["nobody's"]
         rank.shelf.vain_reads["a page"] = 4
         seen["vain"] = adapter.audit_stores()
         rank.shelf.vain_reads.clear()
