@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_every_scenario_can_be_read_and_names_releases(name: str) -> None:
     for target in (*scenario.affected, *scenario.repaired):
         assert release_of(kind_of(target)[0]) is not None, target
     assert not set(scenario.affected) & set(scenario.repaired)
+
+
+def test_every_scenario_that_the_list_of_bugs_names_is_there() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "results" / "scenarios.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([BNW]\d\d\w?-[\w-]+)`", page))
+    assert len(named) > 30
+    assert named <= set(scenarios.names())
 
 
 def test_steps_and_system_are_those_of_a_program() -> None:

@@ -36,8 +36,9 @@ def test_a_damaged_page_is_shorter(files: Files) -> None:
     assert torch.equal(files["k"], PAGE[:8])
 
 
-def test_a_full_disk_takes_half_a_page_until_it_is_healed(files: Files) -> None:
-    shelf = SHELVES[0] = FileShelf(files, PAGE.nbytes)
+def test_a_full_disk_takes_half_a_page_until_it_is_healed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = FileShelf(files, PAGE.nbytes)
+    monkeypatch.setitem(SHELVES, 0, shelf)
     shelf.break_("put", "short")
     try:
         with pytest.raises(OSError, match="large"):
@@ -46,7 +47,6 @@ def test_a_full_disk_takes_half_a_page_until_it_is_healed(files: Files) -> None:
         assert len(files["k"]) == len(PAGE) // 2
     finally:
         shelf.heal()
-        SHELVES.clear()
     files["k"] = PAGE
     assert torch.equal(files["k"], PAGE)
 

@@ -10,6 +10,7 @@ import pytest
 
 from conform_run import conform, ran
 from hicache_checks import diff_targets_command, scenario_command
+from hicache_checks.conformance import scenario as scenarios
 from hicache_checks.conformance.differ import DiffOptions
 from hicache_checks.conformance.search import SearchOptions
 from hicache_checks.conformance.target import kind_of, opened
@@ -97,9 +98,9 @@ def test_a_page_in_the_wrong_place_shows() -> None:
         rank.shelf.told_before[-1:] = [(rank.keys((1, 2))[1], ())]
         seen["uninformed"] = adapter.audit_stores()
         rank.shelf.told_before.clear()
-        rank.shelf.asked.add("nobody's")
+        rank.shelf.asked["nobody's"] += 1
         seen["asked"] = adapter.audit_stores()
-        rank.shelf.asked.remove("nobody's")
+        del rank.shelf.asked["nobody's"]
         rank.shelf.vain_reads["a page"] = 4
         seen["vain"] = adapter.audit_stores()
         rank.shelf.vain_reads.clear()
@@ -155,6 +156,17 @@ def test_a_scenario_is_shown_where_it_says() -> None:
         ("sglang==0.5.19", True),
         ("sglang==0.5.20", False),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["W46-pages-of-another-model", "W09-parent-untold", "B51-asked-for-by-tokens"])
+def test_scenarios_of_stores_events_and_keys_are_shown_where_they_say(name: str) -> None:
+    scenario = scenarios.read(name)
+    for target in (*scenario.affected, *scenario.repaired):
+        have(target)
+    played = ran(lambda screen: scenario_command.run(scenario_command.ScenarioOptions(name, schedules=5), screen))
+    assert played.code == 0
+    assert [s["shown"] for s in played.keys["scenarios"]] == [True] * len(scenario.affected) + [False]
 
 
 def test_a_release_may_be_asked_for_another_tree() -> None:

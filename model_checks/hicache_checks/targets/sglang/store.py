@@ -38,7 +38,6 @@ class PageStore(HiCacheStorage):
 
     def batch_exists(self, keys: Sequence[str], extra_info: Any = None) -> int:
         before = getattr(extra_info, "prefix_keys", None)
-        self.shelf.asked.update(keys)
         if before is not None and keys:
             self.shelf.told_before.append((keys[0], tuple(before)))
         return self.shelf.exists(keys)
