@@ -30,6 +30,7 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from _families(rank, nodes)
     for node in nodes:
         yield from _node(rank, node)
+    yield from _workers(rank)
 
 
 def store_problems(rank: Rank) -> Iterator[str]:
@@ -53,6 +54,13 @@ def _unstored(rank: Rank) -> Iterator[str]:
         for place in range(node.start // rank.page, len(pages)):
             if names[place] not in rank.shelf.pages:
                 yield f"P32 the host has a page of {list(pages[: place + 1])}, and the store does not"
+
+
+def _workers(rank: Rank) -> Iterator[str]:
+    """Each of a controller's queues has one thread that reads from it, which does what only it does."""
+    for name, threads in Counter(rank.workers()).items():
+        if threads > 1:
+            yield f"P16 {threads} threads read from one queue in {name}"
 
 
 def _records(rank: Rank) -> Iterator[str]:
