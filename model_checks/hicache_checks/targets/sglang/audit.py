@@ -38,6 +38,7 @@ def problems(rank: Rank) -> Iterator[str]:
             yield from rank.router.miscounted(nodes, rank.page)
     if BYTES in rank.audits:
         yield from _kept_bytes(rank, nodes)
+    yield from _workers(rank)
 
 
 def _kept_bytes(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
@@ -47,6 +48,13 @@ def _kept_bytes(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
         if node.index_bytes > own:
             name = list(pages_of(node.prefix, rank.page) or node.prefix)
             yield f"P4 {name} needs {own} bytes for its host slots, and keeps {node.index_bytes}"
+
+
+def _workers(rank: Rank) -> Iterator[str]:
+    """Each of a controller's queues has one thread that reads from it, which does what only it does."""
+    for name, threads in Counter(rank.workers()).items():
+        if threads > 1:
+            yield f"P16 {threads} threads read from one queue in {name}"
 
 
 def _records(rank: Rank) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import itertools
+import threading
 import time
 from array import array
 from collections.abc import Mapping, Sequence
@@ -392,6 +393,11 @@ class Rank:
     def thread_names(self) -> list[str]:
         """Their names."""
         return [thread.name for thread in self.threads()]
+
+    def workers(self) -> list[str]:
+        """What the living threads of the controller do, whoever still knows them: names of its functions."""
+        targets = [getattr(thread, "_target", None) for thread in threading.enumerate()]
+        return [target.__name__ for target in targets if getattr(target, "__self__", None) is self.controller]
 
     # ---- looking inside
 
