@@ -19,7 +19,7 @@ from hicache_checks.conform_command import verdict_of as verdict_of_campaign
 from hicache_checks.conformance.baseline import Judged
 from hicache_checks.conformance.campaign import Reported
 from hicache_checks.conformance.end_to_end import Fetched
-from hicache_checks.conformance.findings import cause
+from hicache_checks.conformance.findings import Finding, cause
 from hicache_checks.conformance.history import History, histories, in_order
 from hicache_checks.conformance.looking import FETCH_RANKS, Looked, look
 from hicache_checks.conformance.properties import PROPERTIES, STEPS, why_hidden
@@ -215,7 +215,7 @@ def _history(history: Sequence[History]) -> Section:
             f"{len(one.seen_on)} of {one.searched}",
             str(one.later),
             f"{one.schedules:,}",
-            one.finding.message + (f" at {one.finding.place}" if one.finding.place else ""),
+            _example(one.finding),
         )
         for one in history
     ]
@@ -224,6 +224,11 @@ def _history(history: Sequence[History]) -> Section:
         " ones were searched, and it was not seen. Releases of a distribution are compared with each other only.",
     ]
     return Section(title, headers, rows, frozenset({4, 5, 6}), below)
+
+
+def _example(finding: Finding) -> str:
+    at = f" at {finding.place}" if finding.place else ""
+    return finding.message.removesuffix(at) + at
 
 
 def _budget(options: MatrixOptions, looked: Sequence[Looked], seconds: float) -> list[str]:

@@ -161,6 +161,7 @@ class World:
         self._modes = modes
         self._callers_modes: Any = None
         self._caller: Task | None = None
+        self._begins: Task | None = None
         self._ready: list[Task] = []
         self._settling: list[Task] = []
         self._labels: dict[tuple[Task | None, str], int] = {}
@@ -203,7 +204,8 @@ class World:
             context = contextvars.copy_context()
             caller = self._caller = self.spawn(lambda: self._call(context, main, raised), "caller")
             while not caller.ended and not self._is_over():
-                self._resume(self._next())
+                begins, self._begins = self._begins, None
+                self._resume(self._next() if begins is None else begins)
             self._unwind()
         finally:
             _current = None
@@ -652,9 +654,14 @@ class World:
         raise AssertionError("a run that is over goes on")
 
     def _switch(self, source: Task | None, target: Task | None) -> None:
-        self.switches += 1
-        self.running = target
+        """Whoever begins is begun by the hub. Below a greenlet lies the stack of whoever began it, and torch walks
+        through all of it for each of its errors: the hub's stays as it is, a task's would be gone by then."""
         carrier = self._carriers.hub if target is None else target.carrier
+        if carrier is None and source is not None:
+            self._begins, carrier = target, self._carriers.hub
+        else:
+            self.switches += 1
+        self.running = target
         if carrier is None:
             carrier = self._begin(target)
         if self._modes is None:
