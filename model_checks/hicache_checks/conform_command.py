@@ -174,6 +174,7 @@ def _finding_keys(reported: Reported, judged: Judged) -> dict[str, Any]:
         "schedules": reported.schedules,
         "steps": None if replay is None else len(replay.program),
         "confirmed": reported.confirmed,
+        "rarity": None if reported.rarity is None else asdict(reported.rarity),
         "replay": None if replay is None else replay_file.to_document(replay),
         "story": None if reported.story is None else msgspec.to_builtins(reported.story),
     }
@@ -242,7 +243,8 @@ def _reported(options: ConformOptions, reported: Reported, judged: Judged) -> Re
         property=finding.property,
         message=finding.message,
         is_violation=finding.kind == PROTOCOL,
-        how_often=f"{finding.kind}, {counted(reported.schedules, 'schedule')}, {CONFIRMED[reported.confirmed]}",
+        how_often=f"{finding.kind}, {counted(reported.schedules, 'schedule')}, {CONFIRMED[reported.confirmed]}"
+        + (f"; {reported.rarity}" if reported.rarity is not None else ""),
     )
     if replay is None:
         return told

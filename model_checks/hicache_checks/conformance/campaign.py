@@ -15,6 +15,7 @@ import msgspec
 from hicache_checks.conformance import replay_file
 from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.conformance.findings import HARNESS, Finding, cause
+from hicache_checks.conformance.rarity import Rarity
 from hicache_checks.conformance.replay_file import Replay
 from hicache_checks.conformance.search import EXHAUSTIVE, SearchOptions
 from hicache_checks.conformance.workers import ALLOWED, Allowed, Crash, work
@@ -34,6 +35,7 @@ class Reported:
     replay: Replay | None = None
     story: Story | None = None
     confirmed: bool | None = None
+    rarity: Rarity | None = None
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Campaign:
         known.schedules += new.schedules
         if known.replay and new.replay and len(new.replay.choices) < len(known.replay.choices):
             known.finding, known.replay, known.story = new.finding, new.replay, new.story
+            known.rarity = new.rarity
 
 
 def run_campaign(
@@ -167,7 +170,8 @@ def _reported(found: Mapping[str, Any]) -> Reported:
     if replay.found is None:
         finding = Finding("replay", "the same choices show nothing wrong: the target is not deterministic", HARNESS)
         return Reported(finding, found["schedules"], replay, story)
-    return Reported(replay.found, found["schedules"], replay, story)
+    weighed = found["rarity"]
+    return Reported(replay.found, found["schedules"], replay, story, rarity=weighed and Rarity(**weighed))
 
 
 def finding_of(crash: Crash) -> Finding:

@@ -16,6 +16,7 @@ import resource
 import signal
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from hicache_checks.conformance import replay_file
 from hicache_checks.conformance import scenario as scenarios
@@ -34,6 +36,7 @@ from hicache_checks.conformance.findings import HARNESS
 from hicache_checks.conformance.judges import built
 from hicache_checks.conformance.program import Setup
 from hicache_checks.conformance.properties import shows_the_same
+from hicache_checks.conformance.rarity import rarity
 from hicache_checks.conformance.real_threads import run_real
 from hicache_checks.conformance.replay_file import Recorded, program_of
 from hicache_checks.conformance.schedule import Result
@@ -83,7 +86,10 @@ def main() -> int:
     if job["memory_bytes"]:
         resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"],) * 2)
     try:
-        JOBS[job["do"]](job, say)
+        with tempfile.TemporaryDirectory(prefix="hicheck-shrinking-") as directory:
+            # Else it leaves one where the user is.
+            set_hypothesis_home_dir(directory)
+            JOBS[job["do"]](job, say)
     except InputError as error:
         say({"error": str(error)})
         return 2
@@ -159,7 +165,7 @@ def _search(job: Mapping[str, Any], say: Say) -> None:
         for left, (name, found) in zip(range(len(searched.causes), 0, -1), searched.causes.items(), strict=True):
             share = (until - time.monotonic()) / left
             choices = shrink(_heard(target, say), options, found, share)
-            say({"found": _found(target, options, found, choices), "cause": name})
+            say({"found": _found(target, options, found, choices, job["shrink_seconds"] > 0), "cause": name})
         say({"done": _counts(searched), "covered": _covered(searched)})
 
 
@@ -195,14 +201,21 @@ def _covered(searched: Searched) -> dict[str, Any]:
     return covered
 
 
-def _found(target: Target, options: SearchOptions, found: Cause, choices: Choices) -> dict[str, Any]:
+def _found(
+    target: Target, options: SearchOptions, found: Cause, choices: Choices, is_weighed: bool = False
+) -> dict[str, Any]:
+    """`is_weighed`: say how rare its timing is, too."""
     how = Recorded(options.ranks, found.policy, options.steps_max, options.mode)
     if options.mode == THREADS:
         result, recorded, story = _seen_again(target, how, choices, found)
     else:
         result, recorded, story = _replay(target, how, choices)
     replay = replay_file.record(target, how, recorded, result)
+    weighed = None
+    if is_weighed and options.mode == SIMULATE and result.finding is not None:
+        weighed = rarity(target, result.setup, result.steps, result.finding)
     return {
+        "rarity": None if weighed is None else asdict(weighed),
         "schedules": found.schedules,
         "number": found.number,
         "replay": replay_file.to_document(replay),
