@@ -66,7 +66,11 @@ class Carriers(Protocol):
 
 
 class GreenletCarriers:
-    """All tasks on the thread of the caller: switches are cheap and nothing else can run."""
+    """All tasks on the thread of the caller: switches are cheap and nothing else can run.
+
+    Only the hub is to switch to one for the first time. Below a greenlet lies the stack of whoever did, and torch walks
+    through all of it for each of its errors: the hub's stays as it is, a task's would be another one by then.
+    """
 
     def __init__(self) -> None:
         self.hub: Carrier = getcurrent()

@@ -13,13 +13,14 @@ import threading
 from _thread import get_ident
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, NoReturn, Protocol
 from weakref import WeakSet
 
 from hicache_checks.simulation.choices import Choices
-from hicache_checks.simulation.tasks import CARRIERS, Carrier, Carriers, Task
+from hicache_checks.simulation.tasks import CARRIERS, Carriers, Task
 
 START_S = 1000.0
 TICK_S = 1e-6
@@ -654,8 +655,6 @@ class World:
         raise AssertionError("a run that is over goes on")
 
     def _switch(self, source: Task | None, target: Task | None) -> None:
-        """Whoever begins is begun by the hub. Below a greenlet lies the stack of whoever began it, and torch walks
-        through all of it for each of its errors: the hub's stays as it is, a task's would be gone by then."""
         carrier = self._carriers.hub if target is None else target.carrier
         if carrier is None and source is not None:
             self._begins, carrier = target, self._carriers.hub
@@ -663,7 +662,8 @@ class World:
             self.switches += 1
         self.running = target
         if carrier is None:
-            carrier = self._begin(target)
+            assert target is not None
+            carrier = target.carrier = self._carriers.begin(partial(self._body, target), target.name)
         if self._modes is None:
             carrier.switch()
         else:
@@ -674,11 +674,6 @@ class World:
             self._kill(source)
         if self._are_threads:
             self.ident = get_ident()
-
-    def _begin(self, task: Task | None) -> Carrier:
-        assert task is not None
-        carrier = task.carrier = self._carriers.begin(lambda: self._body(task), task.name)
-        return carrier
 
     def _resume(self, task: Task | None) -> None:
         """From the hub: let a task go on until somebody returns here."""
