@@ -396,7 +396,7 @@ class Rank:
 
     def workers(self) -> list[str]:
         """What the living threads of the controller do, whoever still knows them: names of its functions."""
-        targets = [getattr(thread, "_target", None) for thread in threading.enumerate()]
+        targets: list[Any] = [getattr(thread, "_target", None) for thread in threading.enumerate()]
         return [target.__name__ for target in targets if getattr(target, "__self__", None) is self.controller]
 
     # ---- looking inside
