@@ -245,7 +245,7 @@ class Rank:
     def _question(self, request: Settings) -> tuple[str, int]:
         """The first page that a request lacks, and how often the store was asked for it until now."""
         known = (request.prefix_len + request.host_hit_length) // self.page
-        name = page_hashes(list(request.fill_ids), None, self.page)[known]
+        name = self._names(request.fill_ids)[known]
         return name, self.shelf.asked[name]
 
     def _was_asked(self, rid: str) -> bool | None:
@@ -452,7 +452,7 @@ class Rank:
 
     def pages_to_ask_for(self, request: Settings) -> int:
         """How many pages of a waiting request the store holds that follow on what is on the device or the host."""
-        names = page_hashes(list(request.fill_ids), None, self.page)
+        names = self._names(request.fill_ids)
         known = pages = self.known_pages(request)
         while pages < len(names) and names[pages] in self.shelf.pages:
             pages += 1
@@ -607,8 +607,10 @@ class Rank:
 
     def keys(self, tokens: Tokens) -> list[str]:
         """What the store calls the pages of a prompt."""
-        ids = list(self.tokens(tokens))
-        names: list[str] = page_hashes(list(itertools.pairwise(ids)) if self.has_pairs else ids, None, self.page)
+        return self._names(self.tokens(tokens))
+
+    def _names(self, ids: Sequence[int]) -> list[str]:
+        names: list[str] = page_hashes(list(itertools.pairwise(ids) if self.has_pairs else ids), None, self.page)
         return names
 
     def flat(self, prefix: Sequence[object]) -> torch.Tensor:
