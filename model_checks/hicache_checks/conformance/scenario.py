@@ -27,7 +27,7 @@ from hicache_spec.bounds import POLICY
 SUFFIX = ".toml"
 BESIDES = (
     *("observe", "hold", "hold_copies", "release_copies", "detach", "attach", "damage"),
-    *("turns", "full_turns", "look", "miss", "poll_apart"),
+    *("turns", "full_turns", "look", "miss", "poll_apart", "leave_by", "audit_consumers"),
 )
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)

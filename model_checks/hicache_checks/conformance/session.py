@@ -164,6 +164,14 @@ class Session:
         self._call(Step("tick"))
         self._call(Step("poll", (RIDS,)))
 
+    def _do_leave_by(self, step: Step) -> None:
+        """A request is gone, and not by an abort while it waits."""
+        self._judged(step, lambda: self._tried(step, lambda: self._target.leave(*step.args)))
+
+    def _do_audit_consumers(self, step: Step) -> None:
+        self._settle()
+        self._refuse(self._call(step), "rest")
+
     def _do_turns(self, step: Step) -> None:
         """Turns with time for the threads between them, until nobody waits any longer, and not so many as given."""
         (turns,) = step.args

@@ -54,6 +54,10 @@ class SglangAdapter:
         """A request is gone."""
         return bool(self._same("abort", rid))
 
+    def leave(self, exit_: str, rid: str) -> None:
+        """A request is gone by another way; see exits.EXITS."""
+        self._crew.all("leave", exit_, rid)
+
     def tick(self) -> None:
         """One turn of every scheduler's loop."""
         self._crew.all("tick")
@@ -154,6 +158,10 @@ class SglangAdapter:
     def audit_stores(self) -> Sequence[str]:
         """At rest: what is wrong in the stores."""
         return self._problems("audit_store")
+
+    def audit_consumers(self) -> Sequence[str]:
+        """At rest: which queues more than one thread reads from."""
+        return self._problems("audit_consumers")
 
     def threads_of(self, rank: int) -> Sequence[str]:
         """The names of the rank's threads."""

@@ -53,7 +53,7 @@ class Rank:
     def __init__(self, number: int, config: Mapping[str, Any], release: Release, group: Any) -> None:
         self.number = number
         self.config = config
-        self._group = group
+        self.group = group
         self.page: int = config["page_size"]
         self.settings = release.surroundings.settings
         self.parts: Parts = building.build(config, self.settings, group, release.kind)
@@ -67,6 +67,7 @@ class Rank:
         self.prompts: dict[Tokens, None] = {}
         self.extras: dict[str, None] = {}
         self.scheduler = release.scheduler
+        self.bootstrap = release.bootstrap
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
         self._wants_arrays = self._key is not None and "array" in str(
@@ -192,9 +193,11 @@ class Rank:
         Then, as at the beginning of every turn, the first rank tells the others which requests have come.
         """
         self.poll(shares[self.number])
-        dist.broadcast_object_list([None], src=0, group=self._group)
+        dist.broadcast_object_list([None], src=0, group=self.group)
 
     def _poll(self, rid: str) -> dict[str, Any]:
+        if self._queued.is_gone(rid):
+            return {"ready": True, "state": None}
         operation = self.pending(rid)
         ready = bool(self.cache.check_prefetch_progress(self.handle(rid)))
         if ready and hasattr(self.cache, "pop_prefetch_loaded_tokens"):
@@ -231,6 +234,11 @@ class Rank:
         self._waiting.discard(rid)
         self._queued.left(rid)
         return pending
+
+    def leave(self, exit_: str, rid: str) -> None:
+        """The request is gone by another way."""
+        self._queued.leaves_by(exit_, rid)
+        self._waiting.discard(rid)
 
     def tick(self) -> None:
         """One turn of the scheduler's loop."""
@@ -353,7 +361,7 @@ class Rank:
 
     def workers(self) -> list[str]:
         """What the living threads of the controller do, whoever still knows them: names of its functions."""
-        targets = [getattr(thread, "_target", None) for thread in threading.enumerate()]
+        targets: list[Any] = [getattr(thread, "_target", None) for thread in threading.enumerate()]
         return [target.__name__ for target in targets if getattr(target, "__self__", None) is self.controller]
 
     # ---- looking inside
@@ -374,6 +382,10 @@ class Rank:
     def audit(self) -> list[str]:
         """At rest: what is wrong, one line each."""
         return list(audit.problems(self))
+
+    def audit_consumers(self) -> list[str]:
+        """Of which queue more than one thread reads, one line each."""
+        return list(audit.consumer_problems(self))
 
     def audit_store(self) -> list[str]:
         """At rest: what is wrong with what the store holds."""
