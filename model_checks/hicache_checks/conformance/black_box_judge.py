@@ -132,6 +132,9 @@ class BlackBoxJudge:
     def _after_prefill(self, step: Step, answer: object) -> None:
         self.box.disturbed(self._observe())
 
+    def _after_prefill_chunk(self, step: Step, answer: object) -> None:
+        self.box.disturbed(self._observe())
+
     def _after_detach(self, step: Step, answer: object) -> None:
         if answer:
             self.box.detached(self._observe())

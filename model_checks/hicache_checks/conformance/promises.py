@@ -143,6 +143,9 @@ class Promises:
     def _after_prefill(self, step: Step, answer: object) -> None:
         """Something may have moved."""
 
+    def _after_prefill_chunk(self, step: Step, answer: object) -> None:
+        """Something may have moved."""
+
     def _after_detach(self, step: Step, answer: object) -> None:
         if answer:
             self._ended.update(self._submitted_at)

@@ -27,7 +27,8 @@ from hicache_spec.bounds import POLICY
 SUFFIX = ".toml"
 BESIDES = (
     *("observe", "hold", "hold_copies", "release_copies", "detach", "attach", "damage"),
-    *("turns", "full_turns", "look", "miss", "poll_apart", "leave_by", "audit_consumers"),
+    *("turns", "full_turns", "look", "miss", "poll_apart", "leave_by", "prefill_chunk"),
+    *("audit_written", "audit_consumers"),
 )
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)

@@ -168,6 +168,16 @@ class Session:
         """A request is gone, and not by an abort while it waits."""
         self._judged(step, lambda: self._tried(step, lambda: self._target.leave(*step.args)))
 
+    def _do_prefill_chunk(self, step: Step) -> None:
+        self._do_prefill(step)
+
+    def _do_audit_written(self, step: Step) -> None:
+        """What was computed is on its way, or there: it has the time that it needs."""
+        for _ in range(ROUNDS_TO_END):
+            self._call(Step("tick"))
+            self._settle()
+        self._refuse(self._call(step), "rest")
+
     def _do_audit_consumers(self, step: Step) -> None:
         self._settle()
         self._refuse(self._call(step), "rest")

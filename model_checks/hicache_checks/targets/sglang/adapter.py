@@ -132,8 +132,15 @@ class SglangAdapter:
 
     def prefill(self, tokens: Sequence[int], extra: str | None = None) -> Prefilled:
         """The model's part; `extra`: for an adapter or a tenant whose pages are nobody else's."""
-        ranks: list[Prefilled] = self._crew.all("prefill", tokens, extra)
+        return self._prefilled(self._crew.all("prefill", tokens, extra))
+
+    @staticmethod
+    def _prefilled(ranks: Sequence[Prefilled]) -> Prefilled:
         return Prefilled(tuple(f"rank {n}: {line}" for n, done in enumerate(ranks) for line in done.wrong))
+
+    def prefill_chunk(self, tokens: Sequence[int]) -> Prefilled:
+        """The model computes the beginning of a longer prompt."""
+        return self._prefilled(self._crew.all("prefill", tokens, None, True))
 
     def evict_device(self, pages: int) -> int:
         """The device forgets pages."""
@@ -158,6 +165,10 @@ class SglangAdapter:
     def audit_stores(self) -> Sequence[str]:
         """At rest: what is wrong in the stores."""
         return self._problems("audit_store")
+
+    def audit_written(self) -> Sequence[str]:
+        """What was computed some turns ago, and is not written through."""
+        return self._problems("audit_written")
 
     def audit_consumers(self) -> Sequence[str]:
         """At rest: which queues more than one thread reads from."""

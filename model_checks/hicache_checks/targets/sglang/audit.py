@@ -32,6 +32,14 @@ def problems(rank: Rank) -> Iterator[str]:
         yield from _node(rank, node)
 
 
+def unwritten(rank: Rank) -> Iterator[str]:
+    """Where all that is computed is written through, the device has nothing that the host has not."""
+    for node in rank.tree.nodes() if rank.writes_through else ():
+        if node.device is not None and node.host is None:
+            name = list(_pages(node.prefix, rank.page) or node.prefix)
+            yield f"P32 the device has {name}, and nobody writes it through"
+
+
 def consumer_problems(rank: Rank) -> Iterator[str]:
     """Each of a controller's queues has one thread that reads from it, which does what only it does.
 

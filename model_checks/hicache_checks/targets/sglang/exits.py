@@ -55,7 +55,8 @@ EXITS: dict[str, Callable[[Rank, Settings, Sequence[Settings]], None]] = {
 def _prepare(request: Settings, **given: Any) -> Settings:
     """What a scheduler asks of a request besides its tokens."""
     times = Settings(wait_queue_entry_time=0.0, trace_ctx=Anybody())
-    vars(request).update({"time_stats": times, "disagg_kv_sender": Anybody(), **given})
+    tells = {"time_stats": times, "disagg_kv_sender": Anybody(), "release_mm_inputs_on_abort": Anybody()}
+    vars(request).update({**tells, "weight_version_events": [], "output_ids": [], **given})
     return request
 
 

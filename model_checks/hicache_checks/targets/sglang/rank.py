@@ -256,8 +256,8 @@ class Rank:
         """After full turns, at rest: what they should have done, one line each."""
         return list(self._queued.problems())
 
-    def prefill(self, tokens: Tokens, extra: str | None = None) -> Prefilled:
-        """The model's part: match, load back, compute the rest, insert it."""
+    def prefill(self, tokens: Tokens, extra: str | None = None, is_chunk: bool = False) -> Prefilled:
+        """The model's part: match, load back, compute the rest, insert it. `is_chunk`: the prompt goes on after it."""
         ids = self.tokens(tokens)
         request = self.request("prefill", tokens, extra)
         self._matched(request, ids)
@@ -272,7 +272,7 @@ class Rank:
         if new is not None:
             self._compute(tokens, extra, len(values) // self.page, new)
             slots = torch.cat([torch.tensor(values, dtype=torch.int64), new])
-            self._insert(self.key(ids, extra), slots, len(values))
+            self._insert(self.key(ids, extra), slots, len(values), is_chunk)
         self._unlock(request.last_node, receipt)
         return Prefilled(wrong)
 
@@ -382,6 +382,10 @@ class Rank:
     def audit(self) -> list[str]:
         """At rest: what is wrong, one line each."""
         return list(audit.problems(self))
+
+    def audit_written(self) -> list[str]:
+        """What was computed, some turns ago, and is not written through, one line each."""
+        return list(audit.unwritten(self))
 
     def audit_consumers(self) -> list[str]:
         """Of which queue more than one thread reads, one line each."""
@@ -493,12 +497,12 @@ class Rank:
             place = known + start // self.page
             audit.write_device_page(self, written(place + 1), slots[start : start + self.page])
 
-    def _insert(self, key: Any, values: torch.Tensor, known: int) -> None:
+    def _insert(self, key: Any, values: torch.Tensor, known: int, is_chunk: bool) -> None:
         params = getattr(self._base, "InsertParams", None)
         if params is None:
-            length = self.cache.insert(key, values)
+            length = building.called(self.cache.insert, {"key": key, "value": values, "chunked": is_chunk})
         else:
-            given = {"key": key, "value": values, "prev_prefix_len": known, "inserted_len": 0}
+            given = {"key": key, "value": values, "prev_prefix_len": known, "inserted_len": 0, "chunked": is_chunk}
             length = self.cache.insert(building.made(params, given)).prefix_len
         if self.parts.kind != building.UNIFIED and length > known:
             # Pages that somebody else has put there: a unified tree gives them back by itself.
