@@ -134,15 +134,15 @@ def play(target: Target, scenario: Scenario, schedules: int, note: Callable[[int
         finding = result.finding
         if finding is None:
             continue
-        if any(_is_shown(finding, what) for what in scenario.shows):
+        if any(is_shown(finding, what) for what in scenario.shows):
             played.number, played.found, played.choices = number, finding, choices
             break
         played.others[str(finding)] = played.others.get(str(finding), 0) + 1
     return played
 
 
-def _is_shown(finding: Finding, what: str) -> bool:
-    """`what`: a property, or `PROPERTY: words` for those of its findings that say these words."""
+def is_shown(finding: Finding, what: str) -> bool:
+    """Is a finding what a scenario is about? `what`: a property, or `PROPERTY: words` for its findings that say so."""
     property_, _, words = what.partition(": ")
     return property_ in (finding.property, *properties_of(finding)) and words in finding.message
 
