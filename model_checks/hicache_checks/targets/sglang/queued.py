@@ -39,9 +39,9 @@ class Queued:
     # ---- coming and going
 
     def came(self, rid: str, request: Settings) -> None:
-        """A request is put at the end."""
+        """A request, matched just now, is put at the end."""
         vars(request).update(RETRY_FIELDS, **dict.fromkeys(RETRY_COUNTS, 0))
-        request.known_at_first = self._rank.known_pages(request)
+        request.known_at_first = self._rank.matched_pages(request)
         self._requests.pop(rid, None)
         self._requests[rid] = request
         self._gone.discard(rid)

@@ -174,7 +174,7 @@ class Rank:
         scheduler = Settings(tree_cache=self.cache, enable_hicache_storage=True, server_args=self.settings)
         self.scheduler.method("Scheduler._prefetch_kvcache")(scheduler, request)
         self._queued.came(rid, request)
-        span = len(tokens) - (request.prefix_len + request.host_hit_length) // self.page
+        span = len(tokens) - self.matched_pages(request)
         if self.pending(rid) is None:
             self._attempts[rid] -= 1
             return {"accepted": False, "span_pages": span}
@@ -215,8 +215,7 @@ class Rank:
 
     def _question(self, request: Settings) -> tuple[str, int]:
         """The first page that a request lacks, and how often the store was asked for it until now."""
-        known = (request.prefix_len + request.host_hit_length) // self.page
-        name = page_hashes(list(request.fill_ids), None, self.page)[known]
+        name = page_hashes(list(request.fill_ids), None, self.page)[self.matched_pages(request)]
         return name, self.shelf.asked[name]
 
     def _was_asked(self, rid: str) -> bool | None:
@@ -417,10 +416,14 @@ class Rank:
         occupied, limit = self.controller.prefetch_tokens_occupied, self.controller.prefetch_capacity_limit
         return bool(occupied >= limit)
 
-    def known_pages(self, request: Settings) -> int:
-        """How many pages of a request are on the device or the host."""
-        self._matched(request, request.fill_ids)
+    def matched_pages(self, request: Settings) -> int:
+        """How many pages of a request were on the device or the host when it was last matched."""
         return int(request.prefix_len + request.host_hit_length) // self.page
+
+    def known_pages(self, request: Settings) -> int:
+        """How many pages of a request are on the device or the host now."""
+        self._matched(request, request.fill_ids)
+        return self.matched_pages(request)
 
     def pages_to_ask_for(self, request: Settings) -> int:
         """How many pages of a waiting request the store holds that follow on what is on the device or the host."""
