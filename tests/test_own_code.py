@@ -15,6 +15,11 @@ from math import floor as rounded
 import os.path
 from nowhere_at_all import Nothing
 
+MORE = rounded(3.9)
+
+def doubled(number):
+    return 2 * number
+
 class Scheduler(Nothing):
     @no_such_module.decorated
     def decide(self, pages: Nothing, factor: int = 2) -> Nothing:
@@ -25,6 +30,13 @@ class Scheduler(Nothing):
 
     def fail(self):
         return Nothing
+
+    def limit(self):
+        return doubled(MORE) + self.more
+
+    @property
+    def room(self):
+        return self.limit() - 1
 
 def decide(self):
     raise AssertionError
@@ -58,3 +70,9 @@ def test_it_says_what_there_is(code: OwnCode) -> None:
     assert not code.has("Scheduler.nothing")
     with pytest.raises(KeyError):
         code.method("Scheduler.nothing")
+
+
+def test_what_the_module_sets_and_defines_is_there(code: OwnCode) -> None:
+    assert code.method("Scheduler.limit")(Self()) == 7
+    assert code.imported("rounded")(2.5) == 2
+    assert [code.is_property(f"Scheduler.{name}") for name in ("room", "limit", "nothing")] == [True, False, False]

@@ -143,3 +143,33 @@ def test_a_pool_with_room_admits_one_request() -> None:
     judge, seen = judged()
     submit(judge, seen)
     call(judge, Step("submit", ("b", PROMPT)), {"accepted": False, "span_pages": 3})
+
+
+def test_who_waits_for_all_has_been_asked_for() -> None:
+    for asked in (True, None):
+        judge, seen = judged()
+        submit(judge, seen)
+        seen.shows = observation()
+        call(judge, Step("poll", (("a",),)), {"a": {"ready": True, "asked": asked}})
+    judge, seen = judged()
+    submit(judge, seen)
+    with pytest.raises(Broken, match=r"P1 .*a is ready, and the store was not asked"):
+        call(judge, Step("poll", (("a",),)), {"a": {"ready": True, "asked": False}})
+
+
+def test_a_request_that_is_taken_late_is_known_from_then_on() -> None:
+    judge, seen = judged()
+    seen.shows = observation(occupied=3, a1=0)
+    call(judge, Step("full_turn"), ["a"])
+    poll(judge, ready=False)
+    judge, seen = judged()
+    seen.shows = observation(occupied=3, a1=0)
+    with pytest.raises(Broken, match="nobody submitted a#1"):
+        call(judge, Step("full_turn"), [])
+
+
+def test_who_leaves_by_another_way_has_ended() -> None:
+    judge, seen = judged()
+    submit(judge, seen)
+    with pytest.raises(Broken, match="a#1 had ended before"):
+        call(judge, Step("leave_by", ("crowded_out", "a")), None)

@@ -15,6 +15,7 @@ from hicache_checks.conformance.target import kind_of
 from hicache_checks.reporting import InputError, Verdict
 from hicache_checks.scenario_command import ScenarioOptions, Tried, run, verdict_of
 from hicache_checks.targets.releases import release_of
+from release_under_test import have
 
 HEADER = """
 title = "a page is lost"
@@ -100,3 +101,35 @@ def test_a_scenario_is_judged_by_what_it_says_or_by_what_is_asked() -> None:
     assert verdict_of([Tried("s", "t", None, 1, Finding("P4", "lost"))], is_asked=True) is Verdict.FAIL
     assert verdict_of([Tried("s", "t", None, 50)], is_asked=True) is Verdict.PASS
     assert verdict_of([Tried("s", "t", True, why="it cannot be fetched")], is_asked=False) is Verdict.ERROR
+
+
+@pytest.mark.parametrize(
+    ("what", "is_shown"),
+    [
+        ("P7", True),
+        ("P7 lockstep", True),
+        ("P7: ranks differ", True),
+        ("P7: all_reduce", False),
+        ("P2: ranks differ", False),
+    ],
+)
+def test_what_a_scenario_shows_may_be_words_of_a_finding(what: str, is_shown: bool) -> None:
+    finding = Finding("P7 lockstep", "ranks differ: rank 0: free_pages 1; rank 1: free_pages 6", place="rest")
+    assert scenarios.is_shown(finding, what) is is_shown
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("name", "affected", "repaired"),
+    [
+        ("B05-nothing-drains-while-idle", "sglang==0.5.9", "sglang==0.5.10"),
+        ("B69-retries-spent-on-nothing", "sglang==0.5.20", "sglang==0.5.21"),
+        ("B32-crowded-out", "sglang==0.5.8", "sglang==0.5.9"),
+    ],
+)
+def test_what_a_scheduler_does_by_itself_is_shown(name: str, affected: str, repaired: str) -> None:
+    for release in (affected, repaired):
+        have(release)
+    played = ran(lambda screen: run(ScenarioOptions(name, schedules=5), screen))
+    assert [(s["target"], s["shown"]) for s in played.keys["scenarios"]] == [(affected, True), (repaired, False)]
+    assert played.keys["scenarios"][1]["others"] == {}

@@ -120,6 +120,9 @@ class BlackBoxJudge:
     def _after_tick(self, step: Step, answer: object) -> None:
         self.box.ticked(self._observe())
 
+    def _after_leave_by(self, step: Step, answer: object) -> None:
+        self.box.aborted(step.args[1], seen=self._observe())
+
     def _after_full_turn(self, step: Step, answer: object) -> None:
         self.box.ticked(self._observe())
 
@@ -127,6 +130,9 @@ class BlackBoxJudge:
         self._after_poll(step, {step.args[0]: answer["polled"]})
 
     def _after_prefill(self, step: Step, answer: object) -> None:
+        self.box.disturbed(self._observe())
+
+    def _after_prefill_chunk(self, step: Step, answer: object) -> None:
         self.box.disturbed(self._observe())
 
     def _after_detach(self, step: Step, answer: object) -> None:

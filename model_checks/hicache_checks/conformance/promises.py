@@ -123,6 +123,10 @@ class Promises:
     def _after_abort(self, step: Step, answer: object) -> None:
         self._ended.add((step.args[0], self._attempts[step.args[0]]))
 
+    def _after_leave_by(self, step: Step, answer: object) -> None:
+        _, rid = step.args
+        self._ended.add((rid, self._attempts[rid]))
+
     def _after_full_turn(self, step: Step, answer: Sequence[str]) -> None:
         """Requests that waited without an operation have one now."""
         for rid in answer:
@@ -137,6 +141,9 @@ class Promises:
         """Something may have moved."""
 
     def _after_prefill(self, step: Step, answer: object) -> None:
+        """Something may have moved."""
+
+    def _after_prefill_chunk(self, step: Step, answer: object) -> None:
         """Something may have moved."""
 
     def _after_detach(self, step: Step, answer: object) -> None:

@@ -28,7 +28,8 @@ SUFFIX = ".toml"
 BESIDES = (
     *("observe", "hold", "hold_copies", "release_copies", "detach", "attach"),
     *("damage", "store_by", "pin", "clear_store", "compute"),
-    *("turns", "full_turns", "look", "miss", "poll_apart"),
+    *("turns", "full_turns", "look", "miss", "poll_apart", "leave_by", "prefill_chunk"),
+    *("audit_written", "audit_consumers"),
 )
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)
@@ -157,11 +158,11 @@ def _play_once(target: Target, scenario: Scenario, number: int) -> tuple[Finding
 
 
 def _is_about(finding: Finding, scenario: Scenario) -> bool:
-    return any(_is_shown(finding, what) for what in scenario.shows)
+    return any(is_shown(finding, what) for what in scenario.shows)
 
 
-def _is_shown(finding: Finding, what: str) -> bool:
-    """`what`: a property, or `PROPERTY: words` for those of its findings that say these words."""
+def is_shown(finding: Finding, what: str) -> bool:
+    """Is a finding what a scenario is about? `what`: a property, or `PROPERTY: words` for its findings that say so."""
     property_, _, words = what.partition(": ")
     return property_ in (finding.property, *properties_of(finding)) and words in finding.message
 

@@ -13,6 +13,7 @@ from typing import Any
 from hicache_checks.conformance.findings import HARNESS, Broken, Finding
 from hicache_checks.conformance.judges import Judging, MakeJudge, Rest, built, judge_for
 from hicache_checks.conformance.program import STEPS_MAX, Setup, Step, Variants, draw_setup, menu_for
+from hicache_checks.conformance.scenario_session import ScenarioSession
 from hicache_checks.conformance.session import SLIPS, Judge, Session, asked, first_line
 from hicache_checks.simulation.choices import Choices
 from hicache_checks.simulation.isolation import TorchModes
@@ -219,7 +220,7 @@ def begin(world: World, target: Any, setup: Setup, judge: MakeJudge = judge_for)
         asked(partial(target.store, prompt), "store")
     capabilities = target.capabilities()
     judging = judge(target, setup, Rest("settle" in capabilities or has_threads(world), pause_s=0))
-    return Session(target, setup, judging, place_for(world, target), capabilities), judging
+    return ScenarioSession(target, setup, judging, place_for(world, target), capabilities), judging
 
 
 def place_for(world: World, target: Any) -> SimulatedPlace:

@@ -14,7 +14,6 @@ from hicache_checks.simulation.world import NotSimulated, TaskStruck
 
 T = TypeVar("T")
 ROUNDS_TO_END = 6
-TURNS_TO_END = 10
 OF_BYTES = ("P6", "P30")
 """The properties that nobody keeps who believes a store that lies."""
 SLIPS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
@@ -163,41 +162,6 @@ class Session:
         """One turn of a scheduler's loop: drain, then ask for everybody."""
         self._call(Step("tick"))
         self._call(Step("poll", (RIDS,)))
-
-    def _do_turns(self, step: Step) -> None:
-        """Turns with time for the threads between them, until nobody waits any longer, and not so many as given."""
-        (turns,) = step.args
-        for _ in range(turns):
-            self._settle()
-            self._call(Step("tick"))
-            answer = self._call(Step("poll", (RIDS,)))
-            if all(how["ready"] for how in answer.values()):
-                return
-        waiting = ", ".join(rid for rid, how in answer.items() if not how["ready"])
-        raise Broken("P2 live_submitted_operations_end", f"{waiting} still waits after {turns} turns", place="turns")
-
-    def _do_miss(self, step: Step) -> None:
-        """Somebody asks for what no store holds: whatever the tiers hold, they keep."""
-        rid, prompt = step.args
-        before = self._call(Step("observe"))["resident_pages"]
-        self._call(Step("submit", (rid, prompt)))
-        self._do_turns(Step("turns", (TURNS_TO_END,)))
-        after = self._call(Step("observe"))["resident_pages"]
-        if after < before:
-            message = f"{before - after} pages are evicted for {rid}, of which the store holds nothing"
-            raise Broken("P9 step_eviction_is_needed", message, place="miss")
-
-    def _do_full_turns(self, step: Step) -> None:
-        """Turns of the scheduler's own loop in which nobody is admitted, with time for the threads between them."""
-        (turns,) = step.args
-        for _ in range(turns):
-            self._settle()
-            self._call(Step("full_turn"))
-        self._refuse(self._call(Step("neglected")), "full_turns")
-
-    def _do_look(self, step: Step) -> None:
-        """A turn of the scheduler's own loop in which a waiting request can be admitted."""
-        self._refuse(self._call(step)["problems"], "look")
 
     def _do_fetch(self, step: Step) -> None:
         """The common case: some requests come, and everybody has the time that he needs."""

@@ -67,6 +67,10 @@ class SglangAdapter:
         """A request is gone."""
         return bool(self._same("abort", rid))
 
+    def leave(self, exit_: str, rid: str) -> None:
+        """A request is gone by another way; see exits.EXITS."""
+        self._crew.all("leave", exit_, rid)
+
     def tick(self) -> None:
         """One turn of every scheduler's loop."""
         self._crew.all("tick")
@@ -157,13 +161,19 @@ class SglangAdapter:
 
     def prefill(self, tokens: Sequence[int], extra: str | None = None) -> Prefilled:
         """The model's part; `extra`: for an adapter or a tenant whose pages are nobody else's."""
-        ranks: list[Prefilled] = self._crew.all("prefill", tokens, extra)
+        return self._prefilled(self._crew.all("prefill", tokens, extra))
+
+    @staticmethod
+    def _prefilled(ranks: Sequence[Prefilled]) -> Prefilled:
         return Prefilled(tuple(f"rank {n}: {line}" for n, done in enumerate(ranks) for line in done.wrong))
 
     def compute(self, tokens: Sequence[int]) -> Prefilled:
         """The model's part, without what the host has."""
-        ranks: list[Prefilled] = self._crew.all("compute", tokens)
-        return Prefilled(tuple(f"rank {n}: {line}" for n, done in enumerate(ranks) for line in done.wrong))
+        return self._prefilled(self._crew.all("compute", tokens))
+
+    def prefill_chunk(self, tokens: Sequence[int]) -> Prefilled:
+        """The model computes the beginning of a longer prompt."""
+        return self._prefilled(self._crew.all("prefill", tokens, None, True))
 
     def evict_device(self, pages: int) -> int:
         """The device forgets pages."""
@@ -188,6 +198,14 @@ class SglangAdapter:
     def audit_stores(self) -> Sequence[str]:
         """At rest: what is wrong in the stores."""
         return self._problems("audit_store")
+
+    def audit_written(self) -> Sequence[str]:
+        """What was computed some turns ago, and is not written through."""
+        return self._problems("audit_written")
+
+    def audit_consumers(self) -> Sequence[str]:
+        """At rest: which queues more than one thread reads from."""
+        return self._problems("audit_consumers")
 
     def threads_of(self, rank: int) -> Sequence[str]:
         """The names of the rank's threads."""

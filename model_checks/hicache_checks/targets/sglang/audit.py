@@ -38,7 +38,24 @@ def problems(rank: Rank) -> Iterator[str]:
             yield from rank.router.miscounted(nodes, rank.page)
     if BYTES in rank.audits:
         yield from _kept_bytes(rank, nodes)
-    yield from _workers(rank)
+
+
+def unwritten(rank: Rank) -> Iterator[str]:
+    """Where all that is computed is written through, the device has nothing that the host has not."""
+    for node in rank.tree.nodes() if rank.writes_through else ():
+        if node.device is not None and node.host is None:
+            name = list(pages_of(node.prefix, rank.page) or node.prefix)
+            yield f"P32 the device has {name}, and nobody writes it through"
+
+
+def consumer_problems(rank: Rank) -> Iterator[str]:
+    """Each of a controller's queues has one thread that reads from it, which does what only it does.
+
+    Up to 0.5.18 there often are two from the first moment on, so that it is no part of `problems`.
+    """
+    for name, threads in Counter(rank.workers()).items():
+        if threads > 1:
+            yield f"P16 {threads} threads read from one queue in {name}"
 
 
 def _kept_bytes(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
@@ -48,13 +65,6 @@ def _kept_bytes(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
         if node.index_bytes > own:
             name = list(pages_of(node.prefix, rank.page) or node.prefix)
             yield f"P4 {name} needs {own} bytes for its host slots, and keeps {node.index_bytes}"
-
-
-def _workers(rank: Rank) -> Iterator[str]:
-    """Each of a controller's queues has one thread that reads from it, which does what only it does."""
-    for name, threads in Counter(rank.workers()).items():
-        if threads > 1:
-            yield f"P16 {threads} threads read from one queue in {name}"
 
 
 def _records(rank: Rank) -> Iterator[str]:

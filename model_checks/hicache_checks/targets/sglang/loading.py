@@ -48,11 +48,16 @@ def loaded(tree: Path, kind: str | None = None) -> Iterator[Release]:
         for name in EARLY:
             building.module(name)
         importlib.import_module(building.STORE_MODULE)
-        scheduler = OwnCode("sglang.srt.managers.scheduler", tree / "sglang" / "srt" / "managers" / "scheduler.py")
+        scheduler, bootstrap = (_own_code(tree, name) for name in ("managers.scheduler", "disaggregation.prefill"))
         chosen = kind or building.default_kind()
         if chosen not in building.TREES or building.module(building.TREES[chosen][0]) is None:
             raise InputError(f"this release has no tree of the kind {chosen!r}")
-        yield Release(chosen, building.design(), surroundings, scheduler, tuple(_sources(tree)), imports)
+        yield Release(chosen, building.design(), surroundings, scheduler, bootstrap, tuple(_sources(tree)), imports)
+
+
+def _own_code(tree: Path, name: str) -> OwnCode:
+    root = tree / "sglang" / "srt"
+    return OwnCode(f"sglang.srt.{name}", root.joinpath(*name.split(".")).with_suffix(".py"))
 
 
 @contextmanager

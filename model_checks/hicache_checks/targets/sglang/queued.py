@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hicache_checks.targets.sglang import building
+from hicache_checks.targets.sglang.exits import EXITS
 from hicache_checks.targets.sglang.stand_in import Batch, StandIn, quiet_scheduler
 from hicache_checks.targets.sglang.surroundings import Settings
 
@@ -32,23 +33,36 @@ class Queued:
     def __init__(self, rank: Rank) -> None:
         self._rank = rank
         self._requests: dict[str, Settings] = {}
+        self._gone: set[str] = set()
         self._passed_over: dict[str, set[int]] = {}
 
     # ---- coming and going
 
     def came(self, rid: str, request: Settings) -> None:
-        """A request is put at the end."""
+        """A request, matched just now, is put at the end."""
         vars(request).update(RETRY_FIELDS, **dict.fromkeys(RETRY_COUNTS, 0))
-        request.known_at_first = self._rank.known_pages(request)
+        request.known_at_first = self._rank.matched_pages(request)
         self._requests.pop(rid, None)
         self._requests[rid] = request
+        self._gone.discard(rid)
 
     def left(self, rid: str) -> None:
         """A request is admitted, or gone."""
         self._requests.pop(rid, None)
 
+    def leaves_by(self, exit_: str, rid: str) -> None:
+        """A request leaves by one of EXITS; nobody asks for it any more."""
+        request = self._requests.pop(rid)
+        self._gone.add(rid)
+        EXITS[exit_](self._rank, request, list(self._requests.values()))
+
+    def is_gone(self, rid: str) -> bool:
+        """Has a request left so, and not come again?"""
+        return rid in self._gone
+
     def clear(self) -> None:
         """Nobody waits."""
+        self._gone.clear()
         self._requests.clear()
         self._passed_over.clear()
 

@@ -57,7 +57,7 @@ class Rank:
     def __init__(self, number: int, config: Mapping[str, Any], release: Release, group: Any) -> None:
         self.number = number
         self.config = config
-        self._group = group
+        self.group = group
         self.page: int = config["page_size"]
         self.has_pairs = bool(config.get("pairs"))
         self.audits = frozenset(config.get("audits", ()))
@@ -76,6 +76,7 @@ class Rank:
         self.strangers = Strangers()
         self.router = self._router() if EVENTS in self.audits else None
         self.scheduler = release.scheduler
+        self.bootstrap = release.bootstrap
         self._base = building.needed("mem_cache.base_prefix_cache")
         self._key = getattr(building.needed("mem_cache.radix_cache"), "RadixKey", None)
         self._wants_arrays = self._key is not None and "array" in str(building.parameters_of(self._key)["token_ids"])
@@ -204,7 +205,7 @@ class Rank:
         scheduler = Settings(tree_cache=self.cache, enable_hicache_storage=True, server_args=self.settings)
         self.scheduler.method("Scheduler._prefetch_kvcache")(scheduler, request)
         self._queued.came(rid, request)
-        span = len(tokens) - (request.prefix_len + request.host_hit_length) // self.page
+        span = len(tokens) - self.matched_pages(request)
         if self.pending(rid) is None:
             self._attempts[rid] -= 1
             return {"accepted": False, "span_pages": span}
@@ -223,9 +224,11 @@ class Rank:
         Then, as at the beginning of every turn, the first rank tells the others which requests have come.
         """
         self.poll(shares[self.number])
-        dist.broadcast_object_list([None], src=0, group=self._group)
+        dist.broadcast_object_list([None], src=0, group=self.group)
 
     def _poll(self, rid: str) -> dict[str, Any]:
+        if self._queued.is_gone(rid):
+            return {"ready": True, "state": None}
         operation = self.pending(rid)
         ready = bool(self.cache.check_prefetch_progress(self.handle(rid)))
         if not ready:
@@ -244,8 +247,7 @@ class Rank:
 
     def _question(self, request: Settings) -> tuple[str, int]:
         """The first page that a request lacks, and how often the store was asked for it until now."""
-        known = (request.prefix_len + request.host_hit_length) // self.page
-        name = self._names(request.fill_ids)[known]
+        name = self._names(request.fill_ids)[self.matched_pages(request)]
         return name, self.shelf.asked[name]
 
     def _was_asked(self, rid: str) -> bool | None:
@@ -263,6 +265,11 @@ class Rank:
         self._waiting.discard(rid)
         self._queued.left(rid)
         return pending
+
+    def leave(self, exit_: str, rid: str) -> None:
+        """The request is gone by another way."""
+        self._queued.leaves_by(exit_, rid)
+        self._waiting.discard(rid)
 
     def tick(self) -> None:
         """One turn of the scheduler's loop."""
@@ -290,8 +297,13 @@ class Rank:
         """After full turns, at rest: what they should have done, one line each."""
         return list(self._queued.problems())
 
-    def prefill(self, tokens: Tokens, extra: str | None = None, loads: bool = True) -> Prefilled:
-        """The model's part: match, load back, compute the rest, insert it."""
+    def prefill(
+        self, tokens: Tokens, extra: str | None = None, is_chunk: bool = False, loads: bool = True
+    ) -> Prefilled:
+        """The model's part: match, load back, compute the rest, insert it.
+
+        `is_chunk`: the prompt goes on after it; `loads`: what is on the host only is loaded back.
+        """
         ids = self.tokens(tokens)
         request = self.request("prefill", tokens, extra)
         self._matched(request, ids)
@@ -306,7 +318,7 @@ class Rank:
         if new is not None:
             self._compute(tokens, extra, len(values) // self.page, new)
             slots = torch.cat([torch.tensor(values, dtype=torch.int64), new])
-            self._insert(self.key(ids, extra), slots, len(values))
+            self._insert(self.key(ids, extra), slots, len(values), is_chunk)
         self._unlock(request.last_node, receipt)
         return Prefilled(wrong)
 
@@ -419,6 +431,14 @@ class Rank:
         """At rest: what is wrong, one line each."""
         return list(audit.problems(self))
 
+    def audit_written(self) -> list[str]:
+        """What was computed, some turns ago, and is not written through, one line each."""
+        return list(audit.unwritten(self))
+
+    def audit_consumers(self) -> list[str]:
+        """Of which queue more than one thread reads, one line each."""
+        return list(audit.consumer_problems(self))
+
     def audit_store(self) -> list[str]:
         """At rest: what is wrong with what the store holds."""
         return list(store_audit.problems(self))
@@ -445,10 +465,14 @@ class Rank:
         occupied, limit = self.controller.prefetch_tokens_occupied, self.controller.prefetch_capacity_limit
         return bool(occupied >= limit)
 
-    def known_pages(self, request: Settings) -> int:
-        """How many pages of a request are on the device or the host."""
-        self._matched(request, request.fill_ids)
+    def matched_pages(self, request: Settings) -> int:
+        """How many pages of a request were on the device or the host when it was last matched."""
         return int(request.prefix_len + request.host_hit_length) // self.page
+
+    def known_pages(self, request: Settings) -> int:
+        """How many pages of a request are on the device or the host now."""
+        self._matched(request, request.fill_ids)
+        return self.matched_pages(request)
 
     def pages_to_ask_for(self, request: Settings) -> int:
         """How many pages of a waiting request the store holds that follow on what is on the device or the host."""
@@ -525,12 +549,12 @@ class Rank:
             place = known + start // self.page
             audit.write_device_page(self, written(place + 1), slots[start : start + self.page])
 
-    def _insert(self, key: Any, values: torch.Tensor, known: int) -> None:
+    def _insert(self, key: Any, values: torch.Tensor, known: int, is_chunk: bool) -> None:
         params = getattr(self._base, "InsertParams", None)
         if params is None:
-            length = self.cache.insert(key, values)
+            length = building.called(self.cache.insert, {"key": key, "value": values, "chunked": is_chunk})
         else:
-            given = {"key": key, "value": values, "prev_prefix_len": known, "inserted_len": 0}
+            given = {"key": key, "value": values, "prev_prefix_len": known, "inserted_len": 0, "chunked": is_chunk}
             length = self.cache.insert(building.made(params, given)).prefix_len
         if self.parts.kind != building.UNIFIED and length > known:
             # Pages that somebody else has put there: a unified tree gives them back by itself.

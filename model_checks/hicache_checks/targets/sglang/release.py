@@ -15,14 +15,16 @@ from hicache_checks.targets.sglang.surroundings import Surroundings
 
 @dataclass(frozen=True)
 class Release:
-    """`kind`: of tree, see `building.TREES`; `profile`: the design that it has; `scheduler`: functions of its
-    scheduler; `sources`: its files that are under test; `imports`: what became of what it imports.
+    """`kind`: of tree, see `building.TREES`; `profile`: the design that it has; `scheduler`, `bootstrap`: functions of
+    its scheduler, and of its queue of requests whose servers look for each other; `sources`: its files that are under
+    test; `imports`: what became of what it imports.
     """
 
     kind: str
     profile: str
     surroundings: Surroundings
     scheduler: OwnCode
+    bootstrap: OwnCode
     sources: tuple[tuple[str, Path], ...]
     imports: Imports
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,13 @@ BATCH_STEPS = (
     "_maybe_prepare_ngram_embedding",
 )
 """What a scheduler does with a batch between choosing and running it."""
+
+TOLD = (
+    *("grammar_manager", "dllm_staging_reqs", "maybe_handle_dp_balance_data", "log_prefill_stats_late"),
+    *("send_to_tokenizer", "ipc_channels", "stream_output", "output_streamer", "beam_coordinator"),
+    "send_abort_output",
+)
+"""Whom a scheduler tells something."""
 
 
 class StandIn:
@@ -47,10 +54,13 @@ class Batch(Settings):
 class Anybody:
     """Whoever is told what no cache hears of."""
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
+    def __getattr__(self, name: str) -> Anybody:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *_, **__: None
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        pass
 
 
 def quiet_scheduler() -> dict[str, Any]:
@@ -64,9 +74,9 @@ def quiet_scheduler() -> dict[str, Any]:
         **dict.fromkeys(("dp_attn_adapter", "ngram_embedding_manager"), passes_on),
         **dict.fromkeys(BATCH_STEPS, _same),
         **dict.fromkeys(("prefill_decode_interval", "_prefill_decode_interval_remaining"), 0),
-        **dict.fromkeys(("grammar_manager", "dllm_staging_reqs"), Anybody()),
-        **dict.fromkeys(("maybe_handle_dp_balance_data", "log_prefill_stats_late"), Anybody().hears),
+        **dict.fromkeys(TOLD, Anybody()),
         "grammar_queue": [],
+        "ps": Settings(pp_size=1),
         "spec_algorithm": Settings(is_none=lambda: True),
         "update_running_batch": lambda _: Batch(is_full=False),
         "enable_hierarchical_cache": True,
