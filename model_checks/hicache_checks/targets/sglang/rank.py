@@ -83,7 +83,7 @@ class Rank:
         self._handle = getattr(self._base, "CacheRequestHandle", None)
         self._attempts: dict[str, int] = {}
         self._waiting: set[str] = set()
-        self._unanswered: dict[str, tuple[str, int]] = {}
+        self._unanswered: dict[str, int] = {}
         self._queued = Queued(self)
         self._limit()
         self.cache.load_back_threshold = 0
@@ -211,7 +211,7 @@ class Rank:
             return {"accepted": False, "span_pages": span}
         self._waiting.add(rid)
         request.is_taken = True
-        self._unanswered[rid] = self._question(request)
+        self._unanswered[rid] = self.shelf.asked.total()
         return {"accepted": True, "attempt": attempt, "span_pages": span}
 
     def poll(self, rids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -245,17 +245,11 @@ class Rank:
         # Whoever waits for all of it has to be answered; others may end before, and not on all ranks at once.
         return {**answer, "asked": self._was_asked(rid)} if self.config["policy"] == "wait_complete" else answer
 
-    def _question(self, request: Settings) -> tuple[str, int]:
-        """The first page that a request lacks, and how often the store was asked for it until now."""
-        name = self._names(request.fill_ids)[self.matched_pages(request)]
-        return name, self.shelf.asked[name]
-
     def _was_asked(self, rid: str) -> bool | None:
-        """Was the store asked for what this request lacks, since the request came? None: it is not known."""
+        """Was the store asked for anything since the request came? None: it is not known."""
         if rid not in self._unanswered or isinstance(self.shelf, FileShelf):
             return None
-        name, times = self._unanswered.pop(rid)
-        return self.shelf.asked[name] > times
+        return self.shelf.asked.total() > self._unanswered.pop(rid)
 
     def abort(self, rid: str) -> bool:
         """The request is gone."""
