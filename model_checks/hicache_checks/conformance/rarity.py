@@ -16,7 +16,7 @@ from hicache_checks.simulation.choices import Choices, Plainest, Seeded
 from hicache_checks.simulation.world import Strategy
 
 ORDERS = 50
-SECONDS_MAX = 1.5
+SECONDS_MAX = 0.4
 
 
 @dataclass(frozen=True)

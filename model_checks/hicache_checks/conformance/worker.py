@@ -61,7 +61,7 @@ from hicache_checks.simulation.watchdog import Watchdog
 
 PROGRESS_S = 0.5
 CONFIRM_RUNS = 20
-CONFIRM_S = 15.0
+CONFIRM_S = 12.0
 """For all findings of a search together."""
 TELL_RUNS = 5
 
