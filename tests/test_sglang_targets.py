@@ -143,7 +143,9 @@ def test_the_founding_claim_fails_on_the_releases() -> None:
     assert differs.code == 1
     difference = differs.keys["difference"]
     assert len(difference["program"]) <= 12
-    assert difference["left"]["rest"] != difference["right"]["rest"]
+    # Which small program is left depends on the time that there was for it: pages differ in the end, or an operation.
+    left, right = ({name: difference[side][name] for name in ("ends", "rest")} for side in ("left", "right"))
+    assert left != right
 
 
 @pytest.mark.heavy
