@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,10 @@ from hicache_checks.conformance.scenario import Scenario
 from hicache_checks.conformance.search import SearchOptions
 from hicache_checks.conformance.workers import work
 from hicache_checks.matrix_command import MatrixOptions, looked_at
+from hicache_checks.processes import workers_for
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, counted, print_rows, printable
 
-PLAYS = 20
+PLAYS = 8
 """Schedules of a scenario. The same bug may show in more than one way."""
 CAUSES_MAX = 400
 
@@ -66,10 +68,9 @@ def run(options: SearchedOptions, screen: Screen) -> Outcome:
     )
     looked = looked_at(MatrixOptions(tuple(releases), search, options.jobs), screen)
     searched = {of_one.target: of_one for of_one in looked}
-    told: list[Told] = []
-    for name, scenario in read.items():
-        screen.progress.update(f"playing {name}, {len(told)} of {counted(len(read), 'scenario')} compared")
-        told.append(_told(name, scenario, searched))
+    screen.progress.update(f"playing {counted(len(read), 'scenario')}")
+    with ThreadPoolExecutor(workers_for(len(read), options.jobs)) as pool:
+        told = list(pool.map(lambda named: _told(*named, searched), read.items()))
     screen.progress.clear()
     _print(told, options, screen, time.monotonic() - started)
     verdict = Verdict.ERROR if any(t.why for t in told) else Verdict.PASS
