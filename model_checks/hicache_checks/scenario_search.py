@@ -70,7 +70,7 @@ def run(options: SearchedOptions, screen: Screen) -> Outcome:
     searched = {of_one.target: of_one for of_one in looked}
     screen.progress.update(f"playing {counted(len(read), 'scenario')}")
     with ThreadPoolExecutor(workers_for(len(read), options.jobs)) as pool:
-        told = list(pool.map(lambda named: _told(*named, searched), read.items()))
+        told = list(pool.map(lambda name: _told(name, read[name], searched), read))
     screen.progress.clear()
     _print(told, options, screen, time.monotonic() - started)
     verdict = Verdict.ERROR if any(t.why for t in told) else Verdict.PASS
