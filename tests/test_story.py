@@ -270,6 +270,7 @@ def test_a_flush_begins_again() -> None:
     submit(target)
     (log,) = target.ranks
     log.events.clear()
+    target.before("flush")
     target.judge.begin_again()
     submit(target)
     assert [what for _, _, what in target.told()] == [
@@ -278,10 +279,17 @@ def test_a_flush_begins_again() -> None:
     ]
 
 
+def test_a_flush_that_does_not_return_is_told() -> None:
+    target = Scripted()
+    target.before("flush")
+    assert [what for _, _, what in target.told()] == ["flush()"]
+
+
 def test_after_a_flush_events_are_those_of_the_new_logs() -> None:
     target = two_ranks_look_up()
     for log in target.ranks:
         log.events.clear()
+    target.before("flush")
     target.judge.begin_again()
     first, second = target.ranks
     step = target.before("submit", "b", (0, 1))

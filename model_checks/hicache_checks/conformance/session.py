@@ -314,6 +314,7 @@ class Session:
 
     def _do_flush(self, step: Step) -> None:
         """The whole system as it was at the start, whatever is on its way."""
+        self._guarded(lambda: self._judge.before(step, self._place.now()))
         rested = self._attempt(step)
         if self.is_struck:
             return

@@ -90,7 +90,6 @@ class Recorder:
 
     def flushed(self) -> None:
         """Everything begins again, the numbers of events too."""
-        self._told.append(_Told(CALL, CALLER, SCHEDULER, [str(Step("flush"))]))
         for told in self._told:
             told.events.clear()
 

@@ -51,7 +51,6 @@ class CallTeller:
 
     def begin_again(self) -> None:
         """See Judge."""
-        self._tell(str(Step("flush")), SCHEDULER, is_minor=False)
         self._judge.begin_again()
 
     def at_rest(self, observed: Mapping[str, Any]) -> None:
