@@ -27,7 +27,7 @@ from hicache_checks.targets.sglang.rank_storage import RankStorage
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.strangers import Strangers
 from hicache_checks.targets.sglang.surroundings import Settings
-from hicache_checks.targets.sglang.tree import NodeSeen, maps_of, tree_of
+from hicache_checks.targets.sglang.tree import NodeSeen, is_under_way, tree_of
 
 Tokens = Sequence[int]
 TURNS_TO_REST = 60
@@ -330,7 +330,7 @@ class Rank(RankStorage):
             self.abort(rid)
         for _ in range(TURNS_TO_REST):
             self.tick()
-            if not any(maps_of(self.cache).values()):
+            if not is_under_way(self.cache):
                 return True
             time.sleep(TURN_S)
         return False

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+UNDER_WAY = ("ongoing_prefetch", "ongoing_backup", "ongoing_write_through", "ongoing_load_back")
+"""What a cache keeps of what is on its way."""
+
 
 @dataclass(frozen=True)
 class NodeSeen:
@@ -109,10 +112,14 @@ def tree_of(cache: Any) -> TreeOf:
     return UnifiedTreeOf(cache) if hasattr(root, "component_data") else TreeOf(cache)
 
 
+def is_under_way(cache: Any) -> bool:
+    """Is anything on its way? Records of what was loaded may stay; whether they should is not for this to say."""
+    return any(len(vars(cache).get(name, ())) for name in UNDER_WAY)
+
+
 def maps_of(cache: Any) -> Mapping[str, int]:
     """What a cache keeps of requests and of what is on its way, by name: how many entries."""
-    names = ("ongoing_prefetch", "ongoing_backup", "ongoing_write_through", "ongoing_load_back")
-    kept = {name: value for name, value in vars(cache).items() if name in names or name.startswith("prefetch_loaded_")}
+    kept = {n: v for n, v in vars(cache).items() if n in UNDER_WAY or n.startswith("prefetch_loaded_")}
     return {name: len(value) for name, value in kept.items() if hasattr(value, "__len__")}
 
 
