@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 from hicache_checks.targets.sglang import audit, building, store_audit, strangers
+from hicache_checks.targets.sglang.audit import Written
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
@@ -558,7 +559,7 @@ class Rank:
         given = {"num_tokens": tokens, "mamba_num": states}
         self.cache.evict(tokens if params is None else building.made(params, given))
 
-    def _compute(self, written: audit.Written, known: int, slots: torch.Tensor) -> None:
+    def _compute(self, written: Written, known: int, slots: torch.Tensor) -> None:
         """The model writes the pages of a prompt that follow the first `known`."""
         for start in range(0, len(slots), self.page):
             place = known + start // self.page
