@@ -47,6 +47,8 @@ def unwritten(rank: Rank) -> Iterator[str]:
         if node.device is not None and node.host is None:
             name = list(pages_of(node.prefix, rank.page) or node.prefix)
             yield f"P32 the device has {name}, and nobody writes it through"
+    if rank.writes_through:
+        yield from rank.states.unwritten(list(rank.tree.nodes()))
 
 
 def consumer_problems(rank: Rank) -> Iterator[str]:

@@ -61,6 +61,14 @@ class NoStates:
         """At rest: what is wrong with slots and their bytes, one line each."""
         yield from ()
 
+    def stored_problems(self, name: str, prefix: Prefix) -> Iterator[str]:
+        """The same of what the store has after the page of this name."""
+        yield from ()
+
+    def unwritten(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+        """States that the device has, of prefixes that the host has without them, one line each."""
+        yield from ()
+
 
 class States(NoStates):
     """Of the pools that a rank has for them."""
@@ -131,6 +139,19 @@ class States(NoStates):
         yield from audit.counted("host states", free, kept, range(self._host_pool.size), ONE)
         for node in nodes:
             yield from self._node(node)
+
+    def stored_problems(self, name: str, prefix: Prefix) -> Iterator[str]:
+        """See NoStates."""
+        state = self._rank.shelf.pages.get(stored_as(name))
+        if state is not None and not torch.equal(state.view(torch.uint8), self.bytes_of(prefix)):
+            yield f"P30 the store does not hold the state after {list(prefix)}"
+
+    def unwritten(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+        """See NoStates."""
+        for node in nodes:
+            if node.device_states and node.host and not node.host_states:
+                name = list(audit.pages_of(node.prefix, self._rank.page) or node.prefix)
+                yield f"P32 the device has the state after {name}, the host has the pages only"
 
     def _node(self, node: NodeSeen) -> Iterator[str]:
         pages = audit.pages_of(node.prefix, self._rank.page)
