@@ -199,6 +199,7 @@ class Rank:
         request.last_node, request.last_host_node = found.last_device_node, found.last_host_node
         request.best_match_node = getattr(found, "best_match_node", found.last_host_node)
         request.host_hit_length = found.host_hit_length
+        request.matched_tokens = on_device + self.tree.host_tokens(found)
         request.mamba_host_hit_length = getattr(found, "mamba_host_hit_length", 0)
 
     # ---- the scheduler's calls
@@ -482,7 +483,7 @@ class Rank:
 
     def matched_pages(self, request: Settings) -> int:
         """How many pages of a request were on the device or the host when it was last matched."""
-        return int(request.prefix_len + request.host_hit_length) // self.page
+        return int(request.matched_tokens) // self.page
 
     def known_pages(self, request: Settings) -> int:
         """How many pages of a request are on the device or the host now."""

@@ -65,6 +65,10 @@ class TreeOf:
         asked = tuple(tokens)
         return [node for node in self.nodes() if asked[: len(node.prefix)] == node.prefix]
 
+    def host_tokens(self, found: Any) -> int:
+        """Of what a look-up found, how many tokens are on the host only."""
+        return int(found.host_hit_length)
+
     def evictable_tokens(self) -> int:
         """Of how many tokens the device's slots are said to be free for the taking."""
         return int(self.cache.evictable_size())
@@ -125,6 +129,13 @@ class UnifiedTreeOf(TreeOf):
 
 class HiMambaTreeOf(TreeOf):
     """HiMambaRadixCache: besides, a state after the end of some nodes. No prefix is found that ends at another one."""
+
+    def host_tokens(self, found: Any) -> int:
+        """See TreeOf. Up to 0.5.12 the release's own number counts a state as a token."""
+        node, tokens = found.last_host_node, 0
+        while node is not self.root and node.value is None:
+            node, tokens = node.parent, tokens + len(node.host_value)
+        return tokens
 
     def evictable_tokens(self) -> int:
         """See TreeOf."""
