@@ -30,6 +30,7 @@ def problems(rank: Rank) -> Iterator[str]:
     yield from _families(rank, nodes)
     for node in nodes:
         yield from _node(rank, node)
+    yield from rank.states.problems(nodes)
     if rank.router is not None:
         rank.tell_router()
         if not rank.extras:
@@ -46,6 +47,8 @@ def unwritten(rank: Rank) -> Iterator[str]:
         if node.device is not None and node.host is None:
             name = list(pages_of(node.prefix, rank.page) or node.prefix)
             yield f"P32 the device has {name}, and nobody writes it through"
+    if rank.writes_through:
+        yield from rank.states.unwritten(list(rank.tree.nodes()))
 
 
 def consumer_problems(rank: Rank) -> Iterator[str]:
@@ -79,8 +82,10 @@ def _records(rank: Rank) -> Iterator[str]:
 def _slots(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
     """Each slot is free, or held by one node."""
     page = rank.page
-    free = [*map(int, _free_host_slots(rank.host)), *rank.foreign]
-    yield from _counted("host", free, [slot for node in nodes for slot in node.host or ()], range(rank.host.size), page)
+    free = [*map(int, free_host_slots(rank.host)), *rank.foreign]
+    yield from counted(
+        "host pages", free, [slot for node in nodes for slot in node.host or ()], range(rank.host.size), page
+    )
     allocator = rank.parts.allocator
     held = [slot for node in nodes for slot in node.device or ()]
     available, size = int(allocator.available_size()), int(allocator.size)
@@ -90,17 +95,19 @@ def _slots(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
         yield f"P4 {(size - available - len(held)) // page} device pages are neither free nor in the tree"
 
 
-def _counted(tier: str, free: list[int], held: list[int], all_: Iterable[int], page: int) -> Iterator[str]:
+def counted(what: str, free: list[int], held: list[int], all_: Iterable[int], page: int) -> Iterator[str]:
+    """Which of these slots are there twice, or not at all; `page`: how many make one of `what`."""
     count = Counter(free) + Counter(held)
     twice = sorted({slot // page for slot, times in count.items() if times > 1})
     lost = sorted({slot // page for slot in all_ if not count[slot]})
     if twice:
-        yield f"P13 {tier} pages {twice} are there twice, among {len(free) // page} free and {len(held) // page} held"
+        yield f"P13 {what} {twice} are there twice, among {len(free) // page} free and {len(held) // page} held"
     if lost:
-        yield f"P4 {tier} pages {lost} are neither free nor in the tree"
+        yield f"P4 {what} {lost} are neither free nor in the tree"
 
 
-def _free_host_slots(pool: Any) -> Iterable[Any]:
+def free_host_slots(pool: Any) -> Iterable[Any]:
+    """Of a host pool, those that are free, and those that were let go of."""
     yield from pool.free_slots
     for released in getattr(pool, "release_slots", ()):
         yield from released
@@ -111,7 +118,7 @@ def _families(rank: Rank, nodes: Sequence[NodeSeen]) -> Iterator[str]:
     by_prefix = {(extra_of(node), node.prefix): node for node in nodes}
     parents = {id(node): by_prefix.get((extra_of(node), node.prefix[: node.start])) for node in nodes}
     followed = {id(parents[id(node)]) for node in nodes if node.host}
-    leaves = getattr(getattr(rank.cache, "tree_core", rank.cache), "evictable_host_leaves", None)
+    leaves = rank.tree.evictable_host_leaves()
     for node in nodes:
         parent, name = parents[id(node)], list(pages_of(node.prefix, rank.page) or node.prefix)
         if node.host and parent is not None and not parent.host and rank.writes_through:
@@ -137,11 +144,11 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
     written = written_as(pages, extra_of(node))
     for end in range(place + 1, len(pages) + 1):
         at = (end - 1 - place) * rank.page
-        if node.host is None or _has_bytes(rank, rank.host.kv_buffer, written(end), node.host[at]):
+        if node.host is None or _has_bytes(rank, written(end), node.host[at]):
             continue
         owners = [None, *rank.extras, *rank.strangers.names]
         theirs = (written_as(pages, owner)(end) for owner in owners)
-        if any(_has_bytes(rank, rank.host.kv_buffer, prefix, node.host[at]) for prefix in theirs):
+        if any(_has_bytes(rank, prefix, node.host[at]) for prefix in theirs):
             yield f"P19 the host page of {list(written(end))} holds what was computed for somebody else"
         else:
             yield f"P6 the host page of {list(written(end))} holds other bytes"
@@ -156,8 +163,8 @@ def pages_of(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
     return pages if len(ids) == len(pages) * page else None
 
 
-def _has_bytes(rank: Rank, buffer: torch.Tensor, prefix: Sequence[object], slot: int) -> bool:
-    page = buffer[:, :, slot : slot + rank.page]
+def _has_bytes(rank: Rank, prefix: Sequence[object], slot: int) -> bool:
+    page = rank.host_page(slot)
     return torch.equal(page, content(prefix, rank.number, page))
 
 

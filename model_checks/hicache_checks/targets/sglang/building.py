@@ -23,10 +23,11 @@ from hicache_checks.targets.sglang.files import new_directory
 from hicache_checks.targets.sglang.strangers import known
 from hicache_checks.targets.sglang.surroundings import Settings
 
-HIRADIX, UNIFIED = "hiradix", "unified"
+HIRADIX, UNIFIED, HIMAMBA = "hiradix", "unified", "himamba"
 TREES = {
     HIRADIX: ("mem_cache.hiradix_cache", "HiRadixCache"),
     UNIFIED: ("mem_cache.unified_radix_cache", "UnifiedRadixCache"),
+    HIMAMBA: ("mem_cache.hi_mamba_radix_cache", "HiMambaRadixCache"),
 }
 """Kinds of trees: module and class."""
 OURS, FILES = "memory", "file"
@@ -39,6 +40,12 @@ HALF_A_PAGE = 0.5
 HEADS, HEAD_DIM, LAYERS = 1, 8, 2
 BYTES_PER_TOKEN = 2 * LAYERS * HEADS * HEAD_DIM * torch.float32.itemsize
 """Keys and values."""
+STATE_LAYERS, CONV_SHAPE, TEMPORAL_SHAPE = 2, (3, 2), (1, 2, 2)
+"""Layers that keep a state in place of keys and values, where a model has some; what a state consists of there."""
+STATES_SPARE = 2
+"""So many states more than pages: of a request that is computed, and of what is loaded back for it."""
+REQUESTS = 4
+"""So many requests a pool of requests has room for; one is computed at a time."""
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
 
 
@@ -96,9 +103,9 @@ def needed(name: str) -> ModuleType:
     return found
 
 
-def settings_for(config: Mapping[str, Any]) -> Settings:
-    """Server arguments for what an adapter's `reset` is given; `write_policy`, `storage`, `place` and
-    `store_pages_max` besides.
+def settings_for(config: Mapping[str, Any], kind: str) -> Settings:
+    """Server arguments for what an adapter's `reset` is given, and a kind of tree; `write_policy`, `storage`, `place`
+    and `store_pages_max` besides.
     """
     page = config["page_size"]
     extra = {
@@ -118,7 +125,8 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         page_size=page,
         hicache_ratio=(config["host_pages"] + (-HALF_A_PAGE if adds_a_page() else HALF_A_PAGE)) / device_pages,
         hicache_size=0,
-        hicache_mem_layout="layer_first",
+        # Host pools of states know no other layout in the latest releases that have the tree.
+        hicache_mem_layout="page_first_direct" if kind == HIMAMBA else "layer_first",
         hicache_io_backend="direct",
         hicache_write_policy=config.get("write_policy", "write_through"),
         hicache_storage_backend=backend(config.get("storage", OURS)),
@@ -128,6 +136,7 @@ def settings_for(config: Mapping[str, Any]) -> Settings:
         hicache_storage_prefetch_retry_poll_interval=RETRY_TURNS,
         hicache_storage_prefetch_retry_max_attempts=RETRIES_MAX,
         disable_hicache_numa_detect=True,
+        mamba_cache_chunk_size=page,
         served_model_name=config["namespace"],
         radix_eviction_policy="lru",
         disaggregation_mode="null",
@@ -205,12 +214,13 @@ def can_attach(kind: str) -> bool:
 
 @dataclasses.dataclass
 class Parts:
-    """What a rank is made of. `kind`: hiradix or unified."""
+    """What a rank is made of. `kind`: see TREES; `requests`: the pool of requests, where these have states."""
 
     kind: str
     cache: Any
     allocator: Any
     device: Any
+    requests: Any = None
 
 
 def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) -> Parts:
@@ -229,17 +239,20 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         "enable_alt_stream": False,
         "need_sort": False,
     }
-    device = called(needed("mem_cache.memory_pool").MHATokenToKVPool, values)
-    allocator = called(needed("mem_cache.allocator").PagedTokenToKVPoolAllocator, {**values, "kvcache": device})
+    requests = _requests(values) if kind == HIMAMBA else None
+    pool = _hybrid(values, requests) if kind == HIMAMBA else called(_memory().MHATokenToKVPool, values)
+    device = getattr(pool, "full_kv_pool", pool)
+    allocator = called(needed("mem_cache.allocator").PagedTokenToKVPoolAllocator, {**values, "kvcache": pool})
     unified = module("mem_cache.unified_radix_cache")
     hiradix = module("mem_cache.hiradix_cache")
     given: dict[str, Any] = {
         "disable": False,
-        "req_to_token_pool": None,
+        "req_to_token_pool": requests,
         "token_to_kv_pool_allocator": allocator,
         "page_size": page,
         "tp_cache_group": group,
         "enable_metrics": False,
+        "enable_mamba_extra_buffer": page > 1,
         "is_eagle": bool(config.get("pairs")),
         "enable_kv_cache_events": EVENTS in config.get("audits", ()),
         "model_name": settings.served_model_name,
@@ -255,9 +268,46 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         cache = unified.UnifiedRadixCache(init)
         cache.init_hicache(settings, init)
         return Parts(kind, cache, allocator, device)
+    if kind == HIMAMBA:
+        tree = needed(TREES[kind][0]).HiMambaRadixCache
+        return Parts(
+            kind,
+            tree(made(needed("mem_cache.cache_init_params").CacheInitParams, given), settings),
+            allocator,
+            device,
+            requests,
+        )
     if hiradix is None:
         raise DoesNotFit("there is no HiRadixCache")
     if params is None:
         return Parts(kind, called(hiradix.HiRadixCache, given), allocator, device)
     cache = hiradix.HiRadixCache(made(params.CacheInitParams, given), settings)
     return Parts(kind, cache, allocator, device)
+
+
+def _memory() -> ModuleType:
+    return needed("mem_cache.memory_pool")
+
+
+def _requests(values: Mapping[str, Any]) -> Any:
+    """The pool of requests of a model some of whose layers keep states, and the pool of these states."""
+    page = values["page_size"]
+    shape = Settings(conv=[CONV_SHAPE], temporal=TEMPORAL_SHAPE)
+    given = {
+        **values,
+        "size": REQUESTS,
+        "max_context_len": page,
+        "mamba_size": values["size"] // page + STATES_SPARE,
+        "mamba_spec_state_size": REQUESTS,
+        "mamba_layer_ids": list(range(LAYERS, LAYERS + STATE_LAYERS)),
+        "cache_params": Settings(shape=shape, dtype=Settings(conv=torch.float32, temporal=torch.float32)),
+        # Pages of more than one token are only for requests that keep a state at the end of a page besides.
+        "enable_mamba_extra_buffer": page > 1,
+    }
+    return called(_memory().HybridReqToTokenPool, given)
+
+
+def _hybrid(values: Mapping[str, Any], requests: Any) -> Any:
+    """The keys and values of such a model's other layers."""
+    layers = {"full_attention_layer_ids": list(range(LAYERS)), "enable_kvcache_transpose": False}
+    return called(_memory().HybridLinearKVPool, {**values, **layers, "mamba_pool": requests.mamba_pool})

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from hicache_checks.targets.sglang import audit, building, store_audit
+from hicache_checks.targets.sglang.audit import Written
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.events import EVENTS, Router
@@ -25,6 +26,7 @@ from hicache_checks.targets.sglang.files import FileShelf
 from hicache_checks.targets.sglang.queued import Queued
 from hicache_checks.targets.sglang.rank_storage import RankStorage
 from hicache_checks.targets.sglang.release import Release
+from hicache_checks.targets.sglang.states import NoStates, States
 from hicache_checks.targets.sglang.strangers import Strangers
 from hicache_checks.targets.sglang.surroundings import Settings
 from hicache_checks.targets.sglang.tree import NodeSeen, is_under_way, tree_of
@@ -57,7 +59,7 @@ class Rank(RankStorage):
         self.page: int = config["page_size"]
         self.has_pairs = bool(config.get("pairs"))
         self.audits = frozenset(config.get("audits", ()))
-        self._check()
+        self._check(release.kind)
         self.settings = release.surroundings.settings
         self.parts: Parts = building.build(config, self.settings, group, release.kind)
         self.cache = self.parts.cache
@@ -65,6 +67,7 @@ class Rank(RankStorage):
         self.tree = tree_of(self.cache)
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
+        self.states = States(self) if self.parts.kind == building.HIMAMBA else NoStates()
         self.foreign = self._foreign()
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
@@ -90,12 +93,14 @@ class Rank(RankStorage):
             # Else every rank ever built is kept until the process ends.
             atexit.unregister(self.cache.shutdown)
 
-    def _check(self) -> None:
+    def _check(self, kind: str) -> None:
         """ValueError: the configuration asks for what there is not."""
         if unknown := self.audits - AUDITS:
             raise ValueError(f"there is no audit {min(unknown)!r}; there are {', '.join(sorted(AUDITS))}")
         if self.has_pairs and self.page < 2:
             raise ValueError("a page of pairs has two tokens at least")
+        if self.has_pairs and kind == building.HIMAMBA:
+            raise ValueError("HiMambaRadixCache has no keys of pairs")
 
     @staticmethod
     def _router() -> Router:
@@ -180,6 +185,8 @@ class Rank(RankStorage):
         request.last_node, request.last_host_node = found.last_device_node, found.last_host_node
         request.best_match_node = getattr(found, "best_match_node", found.last_host_node)
         request.host_hit_length = found.host_hit_length
+        request.matched_tokens = on_device + self.tree.host_tokens(found)
+        request.mamba_host_hit_length = getattr(found, "mamba_host_hit_length", 0)
 
     # ---- the scheduler's calls
 
@@ -289,26 +296,32 @@ class Rank(RankStorage):
         ids = self.tokens(tokens)
         request = self.request("prefill", tokens, extra)
         self._matched(request, ids)
-        if request.host_hit_length and loads:
+        if (request.host_hit_length or request.mamba_host_hit_length) and loads:
             self._load_back(request)
             self._matched(request, ids)
-        values = [slot for node in self._path(request)[: self._depth(request)] for slot in node.device or ()]
-        wrong = audit.wrong_device_pages(self, audit.written_as(tokens, extra), values)
+        found = self._path(request)[: self._depth(request)]
+        values = [slot for node in found for slot in node.device or ()]
+        written = audit.written_as(tokens, extra)
+        wrong = audit.wrong_device_pages(self, written, values)
+        if found:
+            wrong += tuple(self.states.wrong(found[-1], written(len(values) // self.page)))
         receipt = self.cache.inc_lock_ref(request.last_node)
         missing = len(tokens) * self.page - len(values)
         new = self._allocated(missing) if missing else torch.empty(0, dtype=torch.int64)
         if new is not None:
-            self._compute(tokens, extra, len(values) // self.page, new)
+            self._compute(written, len(values) // self.page, new)
+            self.states.write(written(len(tokens)), self.states.taken(request))
             slots = torch.cat([torch.tensor(values, dtype=torch.int64), new])
-            self._insert(self.key(ids, extra), slots, len(values), is_chunk)
+            self._insert(request, self.key(ids, extra), slots, len(values), is_chunk)
+        self.states.give_back(request)
         self._unlock(request.last_node, receipt)
         return Prefilled(wrong)
 
     def evict_device(self, pages: int) -> int:
         """The device forgets pages. Raises EvictsTooLittle."""
         before = self.parts.allocator.available_size()
-        possible = min(pages, int(self.cache.evictable_size()) // self.page)
-        self._evict(pages * self.page)
+        possible = min(pages, self.tree.evictable_tokens() // self.page)
+        self.evict(pages * self.page)
         done = int(self.parts.allocator.available_size() - before) // self.page
         if done < possible:
             raise EvictsTooLittle(f"P9 of {possible} device pages that can be evicted, {done} are")
@@ -342,6 +355,7 @@ class Rank(RankStorage):
         for rid in self._attempts:
             self.abort(rid)
         self.cache.reset()
+        self.states.clear()
         self.parts.allocator.clear()
         self.shelf.forget()
         self._attempts.clear()
@@ -449,7 +463,7 @@ class Rank(RankStorage):
 
     def matched_pages(self, request: Settings) -> int:
         """How many pages of a request were on the device or the host when it was last matched."""
-        return int(request.prefix_len + request.host_hit_length) // self.page
+        return int(request.matched_tokens) // self.page
 
     def known_pages(self, request: Settings) -> int:
         """How many pages of a request are on the device or the host now."""
@@ -516,30 +530,37 @@ class Rank(RankStorage):
     def _allocated(self, tokens: int) -> torch.Tensor | None:
         slots: torch.Tensor | None = self.parts.allocator.alloc(tokens)
         if slots is None:
-            self._evict(tokens)
+            self.evict(tokens)
             slots = self.parts.allocator.alloc(tokens)
         return None if slots is None else slots.to(torch.int64)
 
-    def _evict(self, tokens: int) -> None:
+    def evict(self, tokens: int, states: int = 0) -> None:
+        """The device forgets what so many tokens, and so many states, need."""
         params = getattr(self._base, "EvictParams", None)
-        self.cache.evict(tokens if params is None else params(num_tokens=tokens))
+        given = {"num_tokens": tokens, "mamba_num": states}
+        self.cache.evict(tokens if params is None else building.made(params, given))
 
-    def _compute(self, tokens: Tokens, extra: str | None, known: int, slots: torch.Tensor) -> None:
+    def _compute(self, written: Written, known: int, slots: torch.Tensor) -> None:
         """The model writes the pages of a prompt that follow the first `known`."""
-        written = audit.written_as(tokens, extra)
         for start in range(0, len(slots), self.page):
             place = known + start // self.page
             audit.write_device_page(self, written(place + 1), slots[start : start + self.page])
 
-    def _insert(self, key: Any, values: torch.Tensor, known: int, is_chunk: bool) -> None:
+    def _insert(self, request: Settings, key: Any, values: torch.Tensor, known: int, is_chunk: bool) -> None:
+        """What was computed becomes the tree's, and so does the state, unless the tree has one."""
         params = getattr(self._base, "InsertParams", None)
         if params is None:
             length = building.called(self.cache.insert, {"key": key, "value": values, "chunked": is_chunk})
         else:
             given = {"key": key, "value": values, "prev_prefix_len": known, "inserted_len": 0, "chunked": is_chunk}
-            length = self.cache.insert(building.made(params, given)).prefix_len
-        if self.parts.kind != building.UNIFIED and length > known:
-            # Pages that somebody else has put there: a unified tree gives them back by itself.
+            if request.mamba_pool_idx is not None:
+                given["mamba_value"] = self.states.taken(request)
+            done = self.cache.insert(building.made(params, given))
+            length = done.prefix_len
+            if request.mamba_pool_idx is not None and not done.mamba_exist:
+                request.mamba_pool_idx = None
+        if self.parts.kind == building.HIRADIX and length > known:
+            # Pages that somebody else has put there: other trees give them back by themselves.
             self.parts.allocator.free(values[known:length])
 
     def _unlock(self, node: Any, receipt: Any) -> None:

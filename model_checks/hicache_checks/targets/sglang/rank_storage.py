@@ -13,10 +13,13 @@ from hicache_checks.targets.sglang import building, strangers
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.files import Files, FileShelf
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
+from hicache_checks.targets.sglang.states import NoStates, States, stored_as
 from hicache_checks.targets.sglang.strangers import Strangers
 from hicache_checks.targets.sglang.surroundings import page_hashes
 
 Tokens = Sequence[int]
+PAGE_FIRST = "page_first_direct"
+"""A layout of host pools: the layers of a page are next to each other."""
 QUEUES = ("prefetch_queue", "prefetch_buffer", "prefetch_sync_queue", "backup_queue")
 
 
@@ -33,6 +36,7 @@ class RankStorage:
     shelf: Shelf
     prompts: dict[Tokens, None]
     strangers: Strangers
+    states: States | NoStates
 
     def tokens(self, tokens: Tokens) -> Any:
         """See Rank."""
@@ -90,7 +94,10 @@ class RankStorage:
             prefix = tokens[: place + 1]
             self.shelf.damaged.discard(name)
             shelf_name = name if mine else f"{namespace}/{name}"
-            self.shelf.pages[shelf_name] = self.flat(prefix if mine else (namespace, *prefix))
+            owned = prefix if mine else (namespace, *prefix)
+            self.shelf.pages[shelf_name] = self.flat(owned)
+            if (state := self.states.bytes_of(owned)) is not None:
+                self.shelf.pages[stored_as(shelf_name)] = state
 
     def put_by(self, changes: Sequence[tuple[str, Any]], tokens: Tokens) -> None:
         """Somebody else whose store is the same one, but for these changes, stores his pages of this prompt. TypeError:
@@ -117,10 +124,17 @@ class RankStorage:
 
     def flat(self, prefix: Sequence[object]) -> torch.Tensor:
         """The bytes of the last page of this prefix, as the release would store them."""
-        slots = slice(0, self.page)
-        before = self.host.kv_buffer[:, :, slots].clone()
-        self.host.kv_buffer[:, :, slots] = content(prefix, self.number, before)
+        page = self.host_page(0)
+        before = page.clone()
+        page.copy_(content(prefix, self.number, before))
         read = getattr(self.host, "get_data_page", None) or self.host.get_flat_data_page
         flat: torch.Tensor = read(0).clone()
-        self.host.kv_buffer[:, :, slots] = before
+        page.copy_(before)
         return flat
+
+    def host_page(self, slot: int) -> torch.Tensor:
+        """The page that begins at a host slot: keys and values, layers, tokens, heads, dimensions."""
+        buffer: torch.Tensor = self.host.kv_buffer
+        if self.host.layout == PAGE_FIRST:
+            return buffer[:, slot // self.page]
+        return buffer[:, :, slot : slot + self.page]

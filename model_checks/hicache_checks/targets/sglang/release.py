@@ -30,6 +30,6 @@ class Release:
 
     def prepare(self, config: Mapping[str, Any]) -> None:
         """From now on the release finds this configuration around it."""
-        self.surroundings.settings = building.settings_for(config)
+        self.surroundings.settings = building.settings_for(config, self.kind)
         self.surroundings.ranks = config["ranks"]
         counters.begin_again()

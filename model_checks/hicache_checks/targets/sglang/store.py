@@ -16,12 +16,13 @@ class PageStore(HiCacheStorage):
 
     def __init__(self, storage_config: Any = None, kwargs: Any = None, **_: Any) -> None:
         self.shelf = SHELVES.setdefault(getattr(storage_config, "tp_rank", rank()), Shelf())
+        self._pools: dict[Any, Any] = {}
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         self.mem_pool_host = mem_pool_host
 
     def register_mem_host_pool_v2(self, pool: Any, name: Any) -> None:
-        pass
+        self._pools[name] = pool
 
     def on_host_pools_registered(self) -> None:
         pass
@@ -50,6 +51,37 @@ class PageStore(HiCacheStorage):
     def batch_set(self, keys: Sequence[str], values: Any = None, *rest: Any, **named: Any) -> bool:
         return all(self.shelf.put(keys, values))
 
+    def batch_exists_v2(self, keys: Sequence[str], pool_transfers: Any = None, extra_info: Any = None) -> Any:
+        """Of the pages that there are, as many as have all else at their end that the pools of a request want."""
+        # Older releases have no such answer, and do not ask.
+        from sglang.srt.mem_cache.hicache_storage import PoolName, PoolTransferResult
+
+        hits = self.batch_exists(keys, extra_info)
+        found = {PoolName.KV: hits}
+        for transfer in pool_transfers or ():
+            while hits and _named(keys[hits - 1], transfer) not in self.shelf.pages:
+                hits -= 1
+            found[transfer.name] = hits
+        return PoolTransferResult(hits, {name: count for name, count in found.items() if count})
+
+    def batch_get_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[Any, list[bool]]:
+        return {transfer.name: self._read(transfer) for transfer in transfers}
+
+    def batch_set_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[Any, list[bool]]:
+        return {transfer.name: self._write(transfer) for transfer in transfers}
+
+    def _read(self, transfer: Any) -> list[bool]:
+        names, slots = _names(transfer), transfer.host_indices.tolist()
+        found = self.shelf.get(names) or [None] * len(names)
+        for slot, state in zip(slots, found, strict=True):
+            if state is not None:
+                self._pools[transfer.name].set_from_flat_data_page(slot, state)
+        return [state is not None for state in found]
+
+    def _write(self, transfer: Any) -> list[bool]:
+        pool = self._pools[transfer.name]
+        return self.shelf.put(_names(transfer), [pool.get_data_page(slot) for slot in transfer.host_indices.tolist()])
+
     def clear(self) -> None:
         self.shelf.pages.clear()
 
@@ -58,3 +90,12 @@ class PageStore(HiCacheStorage):
 
     def get_stats(self) -> None:
         return None
+
+
+def _names(transfer: Any) -> list[str]:
+    return [_named(key, transfer) for key in transfer.keys]
+
+
+def _named(key: str, transfer: Any) -> str:
+    """What stores call that which another pool has for a page."""
+    return f"{key}.{transfer.name.value}"

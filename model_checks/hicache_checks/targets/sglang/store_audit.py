@@ -36,6 +36,8 @@ def problems(rank: Rank) -> Iterator[str]:
             page = None if name in rank.shelf.damaged else rank.shelf.pages.get(name)
             if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
                 yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
+            if name not in rank.shelf.damaged:
+                yield from rank.states.stored_problems(name, prompt[: place + 1])
     yield from rank.strangers.problems()
     if rank.shelf.written_again and not rank.config.get("store_pages_max"):
         yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"

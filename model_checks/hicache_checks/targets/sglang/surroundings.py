@@ -81,7 +81,7 @@ class Surroundings:
             names["torch"] = TorchOf(torch)
         if "pool_host" in module.__name__ or "memory_pool_host" in module.__name__:
             # Imported only where there is an accelerator.
-            names["transfer_kv_direct"] = transfer_kv_direct
+            names.update({kernel.__name__: kernel for kernel in KERNELS})
         if isinstance(memory := names.get("ALLOC_MEMORY_FUNCS"), dict):
             memory["cpu"] = _zeros
         if "HICACHE_HOST_MEMORY_RESERVE_BYTES" in names:
@@ -89,9 +89,9 @@ class Surroundings:
         controller = names.get("HiCacheController")
         if hasattr(controller, "_generate_storage_config") and controller.__module__ == module.__name__:
             self._place_stores_of(controller)
-        pool = names.get("HostKVCache")
-        if isinstance(pool, type) and pool.__module__ == module.__name__:
-            _never_pin(pool)
+        for pool in (names.get("HostKVCache"), names.get("MambaPoolHost")):
+            if isinstance(pool, type) and pool.__module__ == module.__name__:
+                _never_pin(pool)
 
     def _place_stores_of(self, controller: Any) -> None:
         """What a store is told of its place is what the settings say, where they say anything."""
@@ -133,6 +133,38 @@ def transfer_kv_direct(
     """The kernel that copies tokens between pools, layer by layer."""
     for source, destination in zip(src_layers, dst_layers, strict=True):
         destination[dst_indices] = source[src_indices]
+
+
+def transfer_kv_all_layer_direct_lf_pf(
+    src_ptrs: Sequence[torch.Tensor],
+    dst_ptrs: Sequence[torch.Tensor],
+    src_indices: torch.Tensor,
+    dst_indices: torch.Tensor,
+    page_size: int,
+) -> None:
+    """The kernel that copies tokens of all layers to pools that have the layers of a page next to each other. Sources:
+    the layers of the first pool, then those of the next one.
+    """
+    layers = len(src_ptrs) // len(dst_ptrs)
+    for place, source in enumerate(src_ptrs):
+        destination = dst_ptrs[place // layers]
+        destination[dst_indices // page_size, place % layers, dst_indices % page_size] = source[src_indices]
+
+
+def transfer_kv_per_layer_direct_pf_lf(
+    src_ptrs: Sequence[torch.Tensor],
+    dst_ptrs: Sequence[torch.Tensor],
+    src_indices: torch.Tensor,
+    dst_indices: torch.Tensor,
+    layer_id: int,
+    page_size: int,
+) -> None:
+    """The kernel that copies tokens of one layer from such pools."""
+    for source, destination in zip(src_ptrs, dst_ptrs, strict=True):
+        destination[dst_indices] = source[src_indices // page_size, layer_id, src_indices % page_size]
+
+
+KERNELS = (transfer_kv_direct, transfer_kv_all_layer_direct_lf_pf, transfer_kv_per_layer_direct_pf_lf)
 
 
 def page_hashes(tokens: Any, prior: bytes | None, page_size: int | None = None) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ UNDER_WAY = ("ongoing_prefetch", "ongoing_backup", "ongoing_write_through", "ong
 class NodeSeen:
     """A node: `prefix`, the token ids from the root to its end; `length`, how many of them are its own; the slots of
     its device and host values, none where it has no such value; how many hold on to each. `raw`: the release's own;
-    `index_bytes`: what of memory the tensor of its host slots keeps from being given back.
+    `index_bytes`: what of memory the tensor of its host slots keeps from being given back; `device_states`,
+    `host_states`: the slots of the state after its end, and `state_refs`, how many hold on to them.
     """
 
     prefix: tuple[Any, ...]
@@ -28,6 +29,9 @@ class NodeSeen:
     hashes: tuple[str, ...] | None
     raw: Any
     index_bytes: int = 0
+    device_states: tuple[int, ...] | None = None
+    host_states: tuple[int, ...] | None = None
+    state_refs: int = 0
 
     @property
     def start(self) -> int:
@@ -36,7 +40,7 @@ class NodeSeen:
 
 
 class TreeOf:
-    """A tree whose nodes hold one value a tier: HiRadixCache, HiMambaRadixCache."""
+    """A tree whose nodes hold one value a tier: HiRadixCache."""
 
     def __init__(self, cache: Any) -> None:
         self.cache = cache
@@ -63,6 +67,19 @@ class TreeOf:
         """The nodes that lie on this prompt, from the root on, each wholly."""
         asked = tuple(tokens)
         return [node for node in self.nodes() if asked[: len(node.prefix)] == node.prefix]
+
+    def host_tokens(self, found: Any) -> int:
+        """Of what a look-up found, how many tokens are on the host only."""
+        return int(found.host_hit_length)
+
+    def evictable_tokens(self) -> int:
+        """Of how many tokens the device's slots are said to be free for the taking."""
+        return int(self.cache.evictable_size())
+
+    def evictable_host_leaves(self) -> Collection[Any] | None:
+        """Nodes that the host can give up; None: the release keeps no such record."""
+        kept: Collection[Any] | None = getattr(self.cache, "evictable_host_leaves", None)
+        return kept
 
     def host_slots(self) -> Iterator[int]:
         """The host slots that nodes hold."""
@@ -91,6 +108,13 @@ class UnifiedTreeOf(TreeOf):
         """See TreeOf."""
         return getattr(self.cache, "tree_core", self.cache).root_node
 
+    def evictable_host_leaves(self) -> Collection[Any] | None:
+        """See TreeOf."""
+        kept: Collection[Any] | None = getattr(
+            getattr(self.cache, "tree_core", self.cache), "evictable_host_leaves", None
+        )
+        return kept
+
     def _seen(self, node: Any, prefix: tuple[Any, ...], length: int) -> NodeSeen:
         full = node.component_data[0]
         return NodeSeen(
@@ -106,10 +130,41 @@ class UnifiedTreeOf(TreeOf):
         )
 
 
+class HiMambaTreeOf(TreeOf):
+    """HiMambaRadixCache: besides, a state after the end of some nodes. No prefix is found that ends at another one."""
+
+    def host_tokens(self, found: Any) -> int:
+        """See TreeOf. Up to 0.5.12 the release's own number counts a state as a token."""
+        node, tokens = found.last_host_node, 0
+        while node is not self.root and node.value is None:
+            node, tokens = node.parent, tokens + len(node.host_value)
+        return tokens
+
+    def evictable_tokens(self) -> int:
+        """See TreeOf."""
+        return int(self.cache.full_evictable_size())
+
+    def evictable_host_leaves(self) -> Collection[Any] | None:
+        """See TreeOf."""
+        leaves: Collection[Any] = self.cache.evictable_full_host_leaves
+        return leaves
+
+    def _seen(self, node: Any, prefix: tuple[Any, ...], length: int) -> NodeSeen:
+        return replace(
+            super()._seen(node, prefix, length),
+            device_refs=node.full_lock_ref,
+            device_states=_slots(node.mamba_value),
+            host_states=_slots(node.mamba_host_value),
+            state_refs=node.mamba_lock_ref + node.host_mamba_ref_counter,
+        )
+
+
 def tree_of(cache: Any) -> TreeOf:
     """The view that fits."""
     root = getattr(getattr(cache, "tree_core", cache), "root_node", None)
-    return UnifiedTreeOf(cache) if hasattr(root, "component_data") else TreeOf(cache)
+    if hasattr(root, "component_data"):
+        return UnifiedTreeOf(cache)
+    return HiMambaTreeOf(cache) if hasattr(root, "mamba_value") else TreeOf(cache)
 
 
 def is_under_way(cache: Any) -> bool:
