@@ -35,7 +35,7 @@ FAULTY = "+"
 HELD_TO = "@"
 RELEASE = ("sglang", "hicache_checks.targets.sglang")
 """What a release consists of, with what drives it."""
-KIND = re.compile(r"\[([a-z_]+)\]")
+KIND = re.compile(r"\[([a-z_,]+)\]")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import threading
 import time
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from hicache_checks.targets.sglang import audit, building, store_audit, stranger
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.device import COPIES
+from hicache_checks.targets.sglang.event_log import Entry, EventLog
+from hicache_checks.targets.sglang.event_scheduler import SchedulerEvents
 from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import Files, FileShelf
 from hicache_checks.targets.sglang.queued import Queued
@@ -85,6 +88,8 @@ class Rank:
         self._waiting: set[str] = set()
         self._unanswered: dict[str, tuple[str, int]] = {}
         self._queued = Queued(self)
+        self._log = EventLog()
+        self._events = SchedulerEvents(self, self._log) if config.get("events") else None
         self._limit()
         self.cache.load_back_threshold = 0
         for asked in (self.cache, self.controller):
@@ -360,6 +365,8 @@ class Rank:
         for rid in self._attempts:
             self.abort(rid)
         self.cache.reset()
+        if self._events is not None:
+            self._events.restart()
         self.parts.allocator.clear()
         self.shelf.forget()
         self._attempts.clear()
@@ -373,10 +380,16 @@ class Rank:
         """Let go of the store."""
         if not self.rest():
             return False
-        done, _ = self.cache.detach_storage_backend()
+        with nullcontext() if self._events is None else self._events.detaching():
+            done, _ = self.cache.detach_storage_backend()
         # What is computed from now on need not be in the store.
         self.shelf.has_failed_to_put = True
         return bool(done)
+
+    def detached(self) -> None:
+        """All ranks have let go of their stores."""
+        if self._events is not None:
+            self._events.detached()
 
     def attach(self) -> bool:
         """Go on with the store."""
@@ -413,12 +426,20 @@ class Rank:
 
     # ---- looking inside
 
+    def events_since(self, seq: int) -> Sequence[Entry]:
+        """What was logged from number `seq` on."""
+        return self._log.since(seq)
+
+    def free_pages(self) -> int:
+        """Host pages that nobody has."""
+        return int(self.host.available_size() + len(self.foreign)) // self.page
+
     def observe(self) -> dict[str, Any]:
         """See Adapter.observe, in pages."""
         self.shelf.look()
         occupied = getattr(self.controller, "prefetch_tokens_occupied", 0)
         return {
-            "free_pages": (self.host.available_size() + len(self.foreign)) // self.page,
+            "free_pages": self.free_pages(),
             "resident_pages": sum(1 for _ in self.tree.host_slots()) // self.page,
             "occupied_pages": occupied // self.page,
             "operations": {

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hicache_checks.reporting import InputError
 from hicache_checks.targets.sglang.loading import loaded
+
+EVENTS = "events"
+"""In brackets: the release is judged by what its ranks log."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +27,25 @@ class Opened:
 @contextmanager
 def release_opened(tree: Path, simulate: bool, kind: str | None = None) -> Iterator[Opened]:
     """The release in a directory; with `simulate`, the stand-ins are in place. Without, each rank is a process, kept
-    from one adapter to the next. `kind`: see `loaded`. Raises InputError.
+    from one adapter to the next. `kind`: of tree, see `loaded`, with or without EVENTS, with commas between. Raises
+    InputError.
     """
-    with loaded(tree, kind) as release:
+    words = [] if kind is None else kind.split(",")
+    has_events = EVENTS in words
+    with loaded(tree, ",".join(word for word in words if word != EVENTS) or None) as release:
         # They import what only a loaded release has.
         from hicache_checks.targets.sglang.adapter import SglangAdapter
         from hicache_checks.targets.sglang.crews import Processes, Tasks
 
+        if has_events and not release.has_events():
+            raise InputError("the events of this release cannot be told from its methods and queues")
         if simulate:
-            yield Opened(lambda: SglangAdapter(Tasks(release), release.kind), release.profile, release.sources)
+            yield Opened(
+                lambda: SglangAdapter(Tasks(release), release.kind, has_events), release.profile, release.sources
+            )
             return
         processes = Processes(tree, release.kind)
         try:
-            yield Opened(lambda: SglangAdapter(processes, release.kind), release.profile, release.sources)
+            yield Opened(lambda: SglangAdapter(processes, release.kind, has_events), release.profile, release.sources)
         finally:
             processes.stop()
