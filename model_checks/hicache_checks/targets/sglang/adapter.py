@@ -8,15 +8,15 @@ from typing import Any
 
 from hicache_checks.conformance.observation import Event
 from hicache_checks.targets.sglang import building
-from hicache_checks.targets.sglang.crews import Crew
+from hicache_checks.targets.sglang.crews import Crew, Hung
 from hicache_checks.targets.sglang.rank import Prefilled
 
 CAPABILITIES = ("store", "tiers", "audit", "flush", "threads", "settle", "copies", "variants")
 DISK_PAGE_MIN = 64
 """Tokens. The file of a smaller page is written by the C library when it is closed; an error then, nobody hears of."""
-WRITE_POLICY = "write_policy"
+WRITE_POLICY, WRITES_THROUGH = "write_policy", "write_through"
 VARIANTS = {
-    WRITE_POLICY: ("write_through", "write_through", "write_back", "write_through_selective"),
+    WRITE_POLICY: (WRITES_THROUGH, WRITES_THROUGH, "write_back", "write_through_selective"),
     "storage": (building.OURS, building.OURS, building.OURS, building.FILES),
     "page_size": (1, 1, 1, 4, 16, 64),
     "device_pages": (6, 6, 3),
@@ -42,8 +42,11 @@ class RankLog:
         self._rank = rank
 
     def take_since(self, seq: int) -> Sequence[Event]:
-        """The events from number `seq` on."""
-        entries = self._crew.one(self._rank, "events_since", seq)
+        """The events from number `seq` on; none, if the rank is gone: why it is, was told."""
+        try:
+            entries = self._crew.one(self._rank, "events_since", seq)
+        except Hung:
+            return []
         return [Event(self._rank, number, *entry) for number, entry in enumerate(entries, seq)]
 
 
@@ -64,13 +67,13 @@ class SglangAdapter:
         """What else there is."""
         attaches = ATTACHES if building.can_attach(self._kind) else ()
         tenants = TENANTS if building.has_tenants() else ()
-        events = ("events",) if self._has_events else ()
+        events = ("events",) if self._is_followed() else ()
         return (*CAPABILITIES, *attaches, *tenants, *events, *self._faults())
 
     def reset(self, config: Mapping[str, Any]) -> None:
         """New ranks, with empty stores."""
         self._config = config
-        self._crew.begin({**config, "events": self._has_events})
+        self._crew.begin({**config, "events": self._is_followed()})
 
     def logs(self) -> Sequence[RankLog]:
         """The event log of each rank."""
@@ -236,6 +239,11 @@ class SglangAdapter:
     def threads_of(self, rank: int) -> Sequence[str]:
         """The names of the rank's threads."""
         return [*self._crew.one(rank, "thread_names"), f"scheduler-{rank}"]
+
+    def _is_followed(self) -> bool:
+        """Do ranks log what they do? Not what the specification has no steps for: other write policies, no limit."""
+        writes_through = self._config.get(WRITE_POLICY, WRITES_THROUGH) == WRITES_THROUGH
+        return self._has_events and writes_through and self._config.get("limit_pages") != 0
 
     def _faults(self) -> Sequence[str]:
         """What can go wrong with the store."""

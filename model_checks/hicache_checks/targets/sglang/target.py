@@ -11,9 +11,6 @@ from typing import Any
 from hicache_checks.reporting import InputError
 from hicache_checks.targets.sglang.loading import loaded
 
-EVENTS = "events"
-"""In brackets: the release is judged by what its ranks log."""
-
 
 @dataclass(frozen=True)
 class Opened:
@@ -25,14 +22,11 @@ class Opened:
 
 
 @contextmanager
-def release_opened(tree: Path, simulate: bool, kind: str | None = None) -> Iterator[Opened]:
+def release_opened(tree: Path, simulate: bool, kind: str | None = None, has_events: bool = False) -> Iterator[Opened]:
     """The release in a directory; with `simulate`, the stand-ins are in place. Without, each rank is a process, kept
-    from one adapter to the next. `kind`: of tree, see `loaded`, with or without EVENTS, with commas between. Raises
-    InputError.
+    from one adapter to the next. `kind`: see `loaded`; `has_events`: its ranks log what they do. Raises InputError.
     """
-    words = [] if kind is None else kind.split(",")
-    has_events = EVENTS in words
-    with loaded(tree, ",".join(word for word in words if word != EVENTS) or None) as release:
+    with loaded(tree, kind) as release:
         # They import what only a loaded release has.
         from hicache_checks.targets.sglang.adapter import SglangAdapter
         from hicache_checks.targets.sglang.crews import Processes, Tasks
