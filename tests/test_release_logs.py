@@ -17,7 +17,7 @@ from hicache_checks.conformance.schedule import Result, run_script
 from hicache_checks.conformance.target import Target, is_logged, kind_of, opened
 from hicache_checks.conformance.white_box import WhiteBox
 from hicache_checks.reporting import InputError
-from hicache_checks.simulation.choices import Choices, Plainest, Seeded
+from hicache_checks.simulation.choices import Plainest, Seeded
 from hicache_checks.simulation.strategies import Walk
 from hicache_checks.targets.sglang.event_log import EventLog, beside
 from release_under_test import Driven, have, release
@@ -50,8 +50,8 @@ def kinds(log: Any) -> list[str]:
     return [event.kind for event in log.take_since(0) if event.kind not in COLLECTIVES]
 
 
-def played(target: Target, steps: Sequence[Step], setup: Setup, choices: Choices) -> Result:
-    strategy = None if isinstance(choices, Plainest) else Walk(choices.random)
+def played(target: Target, steps: Sequence[Step], setup: Setup, choices: Seeded | Plainest) -> Result:
+    strategy = Walk(choices.random) if isinstance(choices, Seeded) else None
     return run_script(target.build, setup, steps, choices, strategy, judge=target.judge)
 
 
