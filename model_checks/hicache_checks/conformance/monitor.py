@@ -28,6 +28,7 @@ from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
+NEEDED_BY_NONE = "pages were evicted for no step that needs them"
 DRAINED = ("allocated", "skipped", "evicted", "reclaimed", "stored")
 
 
@@ -88,7 +89,9 @@ class Monitor(ThreadEvents):
         if self.finding is not None:
             return
         s = self.state
-        if self._live:
+        if self._tree.evicted_for_nothing():
+            self._fail("step_eviction_is_needed", NEEDED_BY_NONE)
+        elif self._live:
             self._fail("P2 live_submitted_operations_end", f"{sorted(self._live.values())} never ended")
         elif not self.spec.is_quiescent(s):
             self._fail("P3 live_control_queues_drain", "something is still on its way")
@@ -105,6 +108,9 @@ class Monitor(ThreadEvents):
     def compare(self, observed: Mapping[str, Any]) -> None:
         """Hold what an adapter observes at rest or at a gate against the state: pools, tree, accounts, operations."""
         if self.finding is not None:
+            return
+        if self._tree.evicted_for_nothing():
+            self._fail("step_eviction_is_needed", NEEDED_BY_NONE)
             return
         s = self.state
         expected = {
@@ -149,7 +155,7 @@ class Monitor(ThreadEvents):
         if first is None:
             getattr(self, f"_on_{event.kind}")(event)
             if event.kind != "evicted" and self._tree.evicted_for_nothing():
-                raise Unexplained("step_eviction_is_needed", "pages were evicted for no step that needs them")
+                raise Unexplained("step_eviction_is_needed", NEEDED_BY_NONE)
             if event.op in self._slots:
                 self._retire(event.op)
             return
@@ -307,6 +313,8 @@ class Monitor(ThreadEvents):
         """What a rank's threads still do after this is not looked at: see `_lockstep_event`."""
 
     def _same_free(self, event: Event) -> None:
+        if self._tree.evicted_for_nothing():
+            raise Unexplained("step_eviction_is_needed", NEEDED_BY_NONE)
         if event.data["free"] != self.state.free[0]:
             raise Unexplained(
                 "inv_pages_conserved", f"{event.data['free']} pages are free, explained are {self.state.free[0]}"

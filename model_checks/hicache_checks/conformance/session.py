@@ -320,6 +320,7 @@ class Session:
             return
         self._refuse_the_dead()
         if not rested:
+            self._guarded(self._judge.explain_failure)
             raise Broken("P15 reset", "it does not come to rest", place="flush")
         self._bytes_count = True
         self._guarded(self._judge.begin_again)

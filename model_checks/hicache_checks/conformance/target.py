@@ -35,7 +35,9 @@ FAULTY = "+"
 HELD_TO = "@"
 RELEASE = ("sglang", "hicache_checks.targets.sglang")
 """What a release consists of, with what drives it."""
-KIND = re.compile(r"\[([a-z_]+)\]")
+IN_BRACKETS = re.compile(r"\[([a-z_,]+)\]")
+EVENTS = "events"
+"""In the brackets of a release's name: it logs what it does."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def opened(name: str, simulate: bool) -> Iterator[Target]:
         # Its modules, and ours that it is driven by, are this release's alone: another one may be open besides.
         with _own(RELEASE), _with(simulate, RELEASE):
             ours = importlib.import_module("hicache_checks.targets.sglang.target")
-            with ours.release_opened(tree_of(named), simulate, kind) as release:
+            with ours.release_opened(tree_of(named), simulate, kind, is_logged(name)) as release:
                 yield Target(name, release.build, RELEASE, profile_of(name, release), release.sources)
         return
     place = place_of(name)
@@ -116,9 +118,21 @@ def fetch(name: str, wheels: Path | None = None, tell: Callable[[str], object] =
 
 
 def kind_of(name: str) -> tuple[str, str | None]:
-    """The name of a release without the kind of tree that it asks for in brackets, and that kind; None: none."""
-    found = KIND.search(name)
-    return (name, None) if found is None else (name.replace(found[0], "", 1), found[1])
+    """The name of a release without what stands in brackets, and the kind of tree that is asked for there; None: none."""
+    found = IN_BRACKETS.search(name)
+    kinds = [word for word in _asked_for(name) if word != EVENTS]
+    return (name, None) if found is None else (name.replace(found[0], "", 1), ",".join(kinds) or None)
+
+
+def is_logged(name: str) -> bool:
+    """Is a release asked, in the brackets of its name, to log what it does?"""
+    return EVENTS in _asked_for(name)
+
+
+def _asked_for(name: str) -> list[str]:
+    """The words in brackets."""
+    found = IN_BRACKETS.search(name)
+    return [] if found is None else found[1].split(",")
 
 
 def held_to(name: str, profile: str | None) -> str:

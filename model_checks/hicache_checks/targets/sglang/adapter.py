@@ -6,15 +6,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hicache_checks.conformance.observation import Event
 from hicache_checks.targets.sglang import building
-from hicache_checks.targets.sglang.crews import Crew
+from hicache_checks.targets.sglang.crews import Crew, Hung
 from hicache_checks.targets.sglang.rank import Prefilled
 
 CAPABILITIES = ("store", "tiers", "audit", "flush", "threads", "settle", "copies", "variants")
 DISK_PAGE_MIN = 64
 """Tokens. The file of a smaller page is written by the C library when it is closed; an error then, nobody hears of."""
+WRITE_POLICY, WRITES_THROUGH = "write_policy", "write_through"
 VARIANTS = {
-    "write_policy": ("write_through", "write_through", "write_back", "write_through_selective"),
+    WRITE_POLICY: (WRITES_THROUGH, WRITES_THROUGH, "write_back", "write_through_selective"),
     "storage": (building.OURS, building.OURS, building.OURS, building.FILES),
     "page_size": (1, 1, 1, 4, 16, 64),
     "device_pages": (6, 6, 3),
@@ -32,12 +34,31 @@ class RanksDiffer(Exception):
     """P7: ranks that made the same calls gave different answers."""
 
 
-class SglangAdapter:
-    """See conformance.adapter.Adapter. `crew`: who makes the calls; `kind`: of tree, see `building.TREES`."""
+class RankLog:
+    """See conformance.adapter.Log."""
 
-    def __init__(self, crew: Crew, kind: str) -> None:
+    def __init__(self, crew: Crew, rank: int) -> None:
+        self._crew = crew
+        self._rank = rank
+
+    def take_since(self, seq: int) -> Sequence[Event]:
+        """The events from number `seq` on; none, if the rank is gone: why it is, was told."""
+        try:
+            entries = self._crew.one(self._rank, "events_since", seq)
+        except Hung:
+            return []
+        return [Event(self._rank, number, *entry) for number, entry in enumerate(entries, seq)]
+
+
+class SglangAdapter:
+    """See conformance.adapter.Adapter. `crew`: who makes the calls; `kind`: of tree, see `building.TREES`;
+    `has_events`: ranks log what they do.
+    """
+
+    def __init__(self, crew: Crew, kind: str, has_events: bool = False) -> None:
         self._crew = crew
         self._kind = kind
+        self._has_events = has_events
         self._config: Mapping[str, Any] = {}
 
     # ---- the calls of an adapter
@@ -46,12 +67,17 @@ class SglangAdapter:
         """What else there is."""
         attaches = ATTACHES if building.can_attach(self._kind) else ()
         tenants = TENANTS if building.has_tenants() else ()
-        return (*CAPABILITIES, *attaches, *tenants, *self._faults())
+        events = ("events",) if self._is_followed() else ()
+        return (*CAPABILITIES, *attaches, *tenants, *events, *self._faults())
 
     def reset(self, config: Mapping[str, Any]) -> None:
         """New ranks, with empty stores."""
         self._config = config
-        self._crew.begin(config)
+        self._crew.begin({**config, "events": self._is_followed()})
+
+    def logs(self) -> Sequence[RankLog]:
+        """The event log of each rank."""
+        return [RankLog(self._crew, number) for number in range(self._config["ranks"])]
 
     def submit(self, rid: str, tokens: Sequence[int]) -> Mapping[str, Any]:
         """A request comes."""
@@ -112,8 +138,8 @@ class SglangAdapter:
         self._crew.end()
 
     def variants(self) -> Mapping[str, Sequence[Any]]:
-        """What `reset` may be told besides, by name."""
-        return VARIANTS
+        """What `reset` may be told besides, by name. The steps of the specification write through."""
+        return {name: values for name, values in VARIANTS.items() if name != WRITE_POLICY or not self._has_events}
 
     # ---- storage
 
@@ -151,7 +177,10 @@ class SglangAdapter:
 
     def detach(self) -> bool:
         """Let go of the stores."""
-        return bool(self._same("detach"))
+        done = bool(self._same("detach"))
+        if done:
+            self._crew.each("detached")
+        return done
 
     def attach(self) -> bool:
         """Go on with the stores."""
@@ -210,6 +239,11 @@ class SglangAdapter:
     def threads_of(self, rank: int) -> Sequence[str]:
         """The names of the rank's threads."""
         return [*self._crew.one(rank, "thread_names"), f"scheduler-{rank}"]
+
+    def _is_followed(self) -> bool:
+        """Do ranks log what they do? Not what the specification has no steps for: other write policies, no limit."""
+        writes_through = self._config.get(WRITE_POLICY, WRITES_THROUGH) == WRITES_THROUGH
+        return self._has_events and writes_through and self._config.get("limit_pages") != 0
 
     def _faults(self) -> Sequence[str]:
         """What can go wrong with the store."""

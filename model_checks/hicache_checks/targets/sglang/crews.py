@@ -156,6 +156,8 @@ class Processes:
 
     def one(self, number: int, name: str, *args: Any) -> Any:
         """See Crew."""
+        if not self._connections:
+            raise Hung(f"P2 {name} does not return")
         self._connections[number].send((name, args))
         return _answered([_attempt(partial(self._answer, number, name))])[0]
 

@@ -12,6 +12,7 @@ import threading
 import time
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from hicache_checks.targets.sglang import audit, building, store_audit
 from hicache_checks.targets.sglang.audit import Written
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.device import COPIES
+from hicache_checks.targets.sglang.event_log import Entry, EventLog
+from hicache_checks.targets.sglang.event_scheduler import SchedulerEvents
 from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import FileShelf
 from hicache_checks.targets.sglang.queued import Queued
@@ -84,6 +87,8 @@ class Rank(RankStorage):
         self._waiting: set[str] = set()
         self._unanswered: dict[str, int] = {}
         self._queued = Queued(self)
+        self._log = EventLog()
+        self._events = SchedulerEvents(self, self._log) if config.get("events") else None
         self._limit()
         self.cache.load_back_threshold = 0
         for asked in (self.cache, self.controller):
@@ -356,6 +361,8 @@ class Rank(RankStorage):
             self.abort(rid)
         self.cache.reset()
         self.states.clear()
+        if self._events is not None:
+            self._events.restart()
         self.parts.allocator.clear()
         self.shelf.forget()
         self._attempts.clear()
@@ -369,10 +376,16 @@ class Rank(RankStorage):
         """Let go of the store."""
         if not self.rest():
             return False
-        done, _ = self.cache.detach_storage_backend()
+        with nullcontext() if self._events is None else self._events.detaching():
+            done, _ = self.cache.detach_storage_backend()
         # What is computed from now on need not be in the store.
         self.shelf.has_failed_to_put = True
         return bool(done)
+
+    def detached(self) -> None:
+        """All ranks have let go of their stores."""
+        if self._events is not None:
+            self._events.detached()
 
     def attach(self) -> bool:
         """Go on with the store."""
@@ -409,12 +422,20 @@ class Rank(RankStorage):
 
     # ---- looking inside
 
+    def events_since(self, seq: int) -> Sequence[Entry]:
+        """What was logged from number `seq` on."""
+        return self._log.since(seq)
+
+    def free_pages(self) -> int:
+        """Host pages that nobody has."""
+        return int(self.host.available_size() + len(self.foreign)) // self.page
+
     def observe(self) -> dict[str, Any]:
         """See Adapter.observe, in pages."""
         self.shelf.look()
         occupied = getattr(self.controller, "prefetch_tokens_occupied", 0)
         return {
-            "free_pages": (self.host.available_size() + len(self.foreign)) // self.page,
+            "free_pages": self.free_pages(),
             "resident_pages": sum(1 for _ in self.tree.host_slots()) // self.page,
             "occupied_pages": occupied // self.page,
             "operations": {

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hicache_checks.conformance.explainer import CANONICAL
 from hicache_checks.targets.sglang import building, counters
+from hicache_checks.targets.sglang.event_scheduler import can_be_followed
 from hicache_checks.targets.sglang.imports import Imports
 from hicache_checks.targets.sglang.own_code import OwnCode
 from hicache_checks.targets.sglang.surroundings import Surroundings
@@ -27,6 +29,14 @@ class Release:
     bootstrap: OwnCode
     sources: tuple[tuple[str, Path], ...]
     imports: Imports
+
+    def has_events(self) -> bool:
+        """Can what its ranks do be told, event by event?"""
+        if self.profile != CANONICAL or self.kind != building.HIRADIX:
+            return False
+        module, name = building.TREES[self.kind]
+        cache = getattr(building.needed(module), name)
+        return can_be_followed(cache, building.needed("managers.cache_controller").HiCacheController)
 
     def prepare(self, config: Mapping[str, Any]) -> None:
         """From now on the release finds this configuration around it."""

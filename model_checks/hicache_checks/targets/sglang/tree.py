@@ -86,6 +86,18 @@ class TreeOf:
         for node in self.nodes():
             yield from node.host or ()
 
+    def evictable_host_tokens(self) -> int:
+        """What could leave the host: whole ends of branches that are on the host only, and that nobody holds on to."""
+        held: set[int] = set()
+        tokens = 0
+        for node in reversed(list(self.nodes())):
+            is_held = node.host_refs or node.device_refs or node.device is not None or node.host is None
+            if id(node.raw) in held or is_held:
+                held.add(id(node.raw.parent))
+            else:
+                tokens += node.length
+        return tokens
+
     def _seen(self, node: Any, prefix: tuple[Any, ...], length: int) -> NodeSeen:
         return NodeSeen(
             prefix,
