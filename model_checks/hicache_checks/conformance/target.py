@@ -118,7 +118,7 @@ def fetch(name: str, wheels: Path | None = None, tell: Callable[[str], object] =
 
 
 def kind_of(name: str) -> tuple[str, str | None]:
-    """The name of a release without what stands in brackets, and the kind of tree that is asked for there; None: none."""
+    """The name of a release without what stands in brackets, and the kind of tree asked for there; None: none."""
     found = IN_BRACKETS.search(name)
     kinds = [word for word in _asked_for(name) if word != EVENTS]
     return (name, None) if found is None else (name.replace(found[0], "", 1), ",".join(kinds) or None)
