@@ -55,6 +55,62 @@ def test_a_release_fetches_pages_with_their_bytes(name: str) -> None:
 
 
 @pytest.mark.heavy
+def test_a_tree_with_states_fetches_them_besides() -> None:
+    with release("sglang[himamba]==0.5.17") as target:
+        for ranks, page_size in ((1, 1), (2, 64)):
+            seen = Driven(target, ranks, more=(("page_size", page_size),)).run(fetch_and_compute)
+            assert seen["submitted"] == {"accepted": True, "attempt": 1, "span_pages": 3}
+            assert (seen["polled"], seen["observed"]) == (True, ORDINARY)
+            assert (seen["wrong"], seen["audit"]) == ([], [])
+
+
+@pytest.mark.heavy
+def test_a_state_in_the_wrong_place_shows() -> None:
+    def body(adapter: Any, rest: Callable[..., None], seen: dict[str, Any]) -> None:
+        adapter.prefill((1, 2, 3))
+        rest()
+        assert adapter.audit() == adapter.audit_stores() == []
+        rank = adapter._crew._ranks[0]
+        states, requests, node = rank.cache.mamba_pool_host, rank.parts.requests, next(rank.tree.nodes()).raw
+        states.temporal_buffer += 1
+        seen["P6 the host's state"] = adapter.audit()
+        states.temporal_buffer -= 1
+        requests.mamba_pool.mamba_cache.conv[0] += 1
+        seen["P6 the device's state"] = adapter.audit()
+        seen["loaded"] = adapter.prefill((1, 2, 3)).wrong
+        requests.mamba_pool.mamba_cache.conv[0] -= 1
+        kept, states.free_slots = states.free_slots, states.free_slots[1:]
+        seen["P4 host states"] = adapter.audit()
+        states.free_slots = kept
+        taken = requests.mamba_allocator.alloc(1)
+        seen["P4 1 slots for states"] = adapter.audit()
+        requests.mamba_allocator.free(taken)
+        node.mamba_lock_ref += 1
+        seen["P14 1 hold on to the state"] = adapter.audit()
+        node.mamba_lock_ref -= 1
+        assert adapter.audit_written() == []
+        kept, node.mamba_host_value = node.mamba_host_value, None
+        seen["P32 the device has the state"] = adapter.audit_written()
+        node.mamba_host_value = kept
+        assert adapter.audit() == adapter.audit_stores() == []
+        rank.shelf.pages[f"{rank.keys((1, 2, 3))[-1]}.mamba"] += 1
+        seen["P30 the store"] = adapter.audit_stores()
+
+    with release("sglang[himamba]==0.5.17") as target:
+        seen = Driven(target, 1).run(body)
+    assert any("the device's state after [1, 2, 3]" in line for line in seen.pop("loaded"))
+    for begins, lines in seen.items():
+        assert [line.startswith(f"rank 0: {begins}") for line in lines] == [True], (begins, lines)
+
+
+@pytest.mark.heavy
+def test_what_a_tree_with_states_has_no_idea_of_is_refused() -> None:
+    pairs = (("pairs", True), ("page_size", 4))
+    with release("sglang[himamba]==0.5.17") as target, pytest.raises(ValueError, match="no keys of pairs"):
+        Driven(target, 1, more=pairs).run(fetch_and_compute)
+
+
+@pytest.mark.heavy
 @pytest.mark.parametrize("page_size", [4, 16, 64])
 def test_pages_may_have_many_tokens(page_size: int) -> None:
     with release("sglang==0.5.18") as target:
@@ -161,8 +217,14 @@ def test_a_scenario_is_shown_where_it_says() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["W46-pages-of-another-model", "W09-parent-untold", "B51-asked-for-by-tokens"])
-def test_scenarios_of_stores_events_and_keys_are_shown_where_they_say(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("W46-pages-of-another-model", "W09-parent-untold", "B51-asked-for-by-tokens"),
+        *("W19-parent-of-what-is-evicted", "N09-a-state-is-a-token"),
+    ],
+)
+def test_scenarios_of_stores_events_keys_and_states_are_shown_where_they_say(name: str) -> None:
     scenario = scenarios.read(name)
     for target in (*scenario.affected, *scenario.repaired):
         have(target)
