@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from hicache_checks.conformance.logs import explain_traces
 from hicache_checks.conformance.merge import Merger
 from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
-from hicache_checks.conformance.observation import Event
+from hicache_checks.conformance.observation import Event, OpId
 from hicache_checks.conformance.traces import LogFile
 from recorded_trace import config_of, recorded, write_recorded
 
+Logged = tuple[str, OpId | None, dict[str, Any]]
 CONFIG = config_of(2)
 LOGS = recorded()
 
@@ -159,3 +161,43 @@ def test_a_rank_that_never_joins_is_named(tmp_path: Path) -> None:
     assert finding is not None
     assert finding.property == "P7 lockstep"
     assert "never joined" in finding.message
+
+
+def watched(config: MonitorConfig, *steps: Logged) -> Monitor:
+    monitor = Monitor(config)
+    for seq, (kind, op, data) in enumerate(steps):
+        monitor.feed(Event(0, seq, kind, op, data))
+    return monitor
+
+
+WRITTEN: Logged = ("written", None, {"node": 1, "pages": 1})
+STORED: Logged = ("stored", None, {"node": 1, "pages": 1, "failed": 0})
+EVICTED: Logged = ("evicted", None, {"node": 1, "pages": 1})
+
+
+@pytest.mark.parametrize("end", [Monitor.finish, lambda monitor: monitor.compare({})])
+def test_an_eviction_that_nothing_follows_was_not_needed(end: Callable[[Monitor], None]) -> None:
+    monitor = watched(config_of(1), WRITTEN, STORED, EVICTED)
+    assert monitor.finding is None
+    end(monitor)
+    assert monitor.finding is not None
+    assert monitor.finding.property == "step_eviction_is_needed"
+
+
+def test_an_eviction_before_a_refusal_was_not_needed() -> None:
+    op = ("a", 1)
+    look_up: list[Logged] = [
+        ("submitted", op, {"span": 3, "base": 0, "anchor": 0}),
+        ("query_taken", op, {"terminated": False}),
+        ("query_asked", op, {"hit": 3}),
+        ("query_agreed", op, {"hit": 3}),
+        ("query_put", op, {}),
+    ]
+    refused: Logged = ("revoked", op, {"reason": "no_memory", "by": "drain", "evictable": 0, "free": 1})
+    config = MonitorConfig(ranks=1, host_pages=1, threshold_pages=2, limit_pages=99, policy="wait_complete")
+    finding = watched(config, WRITTEN, STORED, *look_up, EVICTED, refused).finding
+    assert finding is not None
+    assert (finding.property, finding.message) == (
+        "step_eviction_is_needed",
+        "pages were evicted for no step that needs them",
+    )

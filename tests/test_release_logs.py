@@ -22,7 +22,7 @@ from hicache_checks.simulation.strategies import Walk
 from hicache_checks.targets.sglang.event_log import EventLog, beside
 from release_under_test import Driven, have, release
 
-LOGGED = "sglang[events]==0.5.18"
+LOGGED, REVOKING = "sglang[events]==0.5.18", "sglang[events]==0.5.17"
 PROMPT, OTHER = (1, 2, 3), (5, 6, 7)
 POLICIES = ("best_effort", "wait_complete", "timeout")
 COLLECTIVES = ("joined", "left")
@@ -96,8 +96,8 @@ def test_attempts_nodes_and_collectives_are_numbered_until_everything_begins_aga
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_plain_fetch_is_told_event_by_event(ranks: int) -> None:
+@pytest.mark.parametrize(("name", "ranks"), [(LOGGED, 1), (LOGGED, 2), (REVOKING, 2)])
+def test_a_plain_fetch_is_told_event_by_event(name: str, ranks: int) -> None:
     def fetch(adapter: Any, rest: Callable[..., None], seen: dict[str, Any]) -> None:
         adapter.store(PROMPT)
         adapter.submit("a", PROMPT)
@@ -109,7 +109,7 @@ def test_a_plain_fetch_is_told_event_by_event(ranks: int) -> None:
         adapter.flush()
         seen["later"] = [kinds(log) for log in adapter.logs()]
 
-    with release(LOGGED) as target:
+    with release(name) as target:
         seen = Driven(target, ranks).run(fetch)
     assert seen["kinds"] == [FETCHED] * ranks
     assert seen["finding"] is None
@@ -143,6 +143,25 @@ def test_whatever_order_the_threads_run_in_is_explained() -> None:
     assert [str(result.finding) for result in results if result.finding is not None] == []
     assert sum(result.outcomes["fetched: policy"] for result in results) > 0
     assert len({result.digest for result in results}) == len(results)
+
+
+@pytest.mark.heavy
+def test_what_is_not_worth_fetching_comes_by_the_revoke_queue() -> None:
+    """Of the requests one is missed, one leaves before it is looked up, and a store is let go of before the drain."""
+    steps = [
+        Step("submit", ("a", PROMPT)),
+        Step("submit", ("b", OTHER)),
+        Step("abort", ("b",)),
+        Step("settle"),
+        Step("turn"),
+        Step("submit", ("b", PROMPT)),
+        Step("reattach"),
+    ]
+    with release(REVOKING) as target:
+        assert target.profile == "revoke_queue"
+        results = [played(target, steps, Setup(2), Seeded(f"{n}")) for n in range(4)]
+    assert [str(result.finding) for result in results if result.finding is not None] == []
+    assert all(result.outcomes["revoked: below_threshold"] and result.outcomes["skipped"] for result in results)
 
 
 @pytest.mark.heavy

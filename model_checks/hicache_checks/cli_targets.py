@@ -14,7 +14,8 @@ from hicache_checks.reporting import Outcome, Screen
 
 TARGET = (
     "reference, a variant (reference:revoke_queue), a mutant (reference+NAME), a published release (sglang==0.5.18, or"
-    " sglang[unified]==0.5.18 for its other tree), path:DIR of a checkout, or module:factory."
+    " sglang[unified]==0.5.18 for its other tree, or sglang[events]==0.5.18 to have it judged event by event), path:DIR"
+    " of a checkout, or module:factory."
 )
 HELD_TARGET = f"{TARGET} TARGET@DESIGN: held to that design."
 RELEASE_S = 15.0

@@ -1,6 +1,7 @@
 """The system under test, by name: `reference`, a variant of it (`reference:revoke_queue`), a published release
 (`sglang==0.5.18`, or any other distribution of the same modules), `path:DIR`, where one lies, or `module:factory`. A
-release may be asked for another tree than the one that it would choose: `sglang[unified]==0.5.18`.
+release may be asked for another tree than the one that it would choose, `sglang[unified]==0.5.18`, and to log what it
+does: `sglang[events]==0.5.18`.
 
 A target is loaded in a process of its own. The factory takes nothing and returns an adapter. An attribute `packages` of
 it names the packages whose threads are to be simulated; by default the one that the factory is in. An attribute

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class SchedulerEvents:
         self._is_detaching = False
         self._meeting: dict[str, Any] = {}
         self._left: list[Any] = []
+        self._revokes: deque[Any] = deque()
 
     def _arounds(self) -> dict[str, Callable[..., Any]]:
         return {
@@ -103,6 +105,9 @@ class SchedulerEvents:
         beside(controller.prefetch_queue, "put", self._submitted)
         beside(controller.prefetch_hit_queue, "put", self._answered)
         beside(controller.prefetch_hit_queue, "get_nowait", self._hit_drained)
+        if hasattr(controller, "prefetch_revoke_queue"):
+            beside(controller.prefetch_revoke_queue, "put", self._answered_in_vain)
+            beside(controller.prefetch_revoke_queue, "get_nowait", self._revoke_drained)
         beside(controller.ack_backup_queue, "get_nowait", self._backup_drained)
         beside(controller.host_mem_release_queue, "put", self._released)
         beside(controller.host_mem_release_queue, "get_nowait", self._release_drained)
@@ -117,6 +122,12 @@ class SchedulerEvents:
     def _answered(self, original: Callable[..., None], operation: Any, *how: Any, **more: Any) -> None:
         self._threads.answered(operation)
         original(operation, *how, **more)
+
+    def _answered_in_vain(self, original: Callable[..., None], rid: Any, *how: Any, **more: Any) -> None:
+        """A queue of request ids: the query thread has the operation at hand."""
+        self._revokes.append(self._threads.queried)
+        self._threads.answered(self._threads.queried)
+        original(rid, *how, **more)
 
     def _released(self, original: Callable[..., None], slots: Any, *how: Any, **more: Any) -> None:
         self._threads.released(slots)
@@ -243,10 +254,19 @@ class SchedulerEvents:
         self._follow_buffer()
         return self._drained
 
+    def _revoke_drained(self, original: Callable[[], Any]) -> Any:
+        self._end_decision()
+        rid = original()
+        self._drained = self._revokes.popleft()
+        return rid
+
     def _end_decision(self) -> None:
         """Nothing was done about the answer that was taken last."""
-        followed, self._drained = self._log.of(self._drained), None
-        if followed is not None:
+        drained, self._drained = self._drained, None
+        followed = self._log.of(drained)
+        if self._is_detaching:
+            self._left += [drained] if followed is not None else []
+        elif followed is not None:
             self._log.emit("skipped", followed.id)
 
     def _revoked(self, original: Callable[[Any], None], rid: Any) -> None:
@@ -323,11 +343,12 @@ class SchedulerEvents:
     @contextmanager
     def detaching(self) -> Iterator[None]:
         """What ranks give back while they let go of their stores, each at a time of its own, is told when all have."""
-        self._is_detaching, queue = True, self._controller.prefetch_hit_queue
+        self._is_detaching, hits = True, self._controller.prefetch_hit_queue
         yield
         self._is_detaching = False
         self._meeting = self._log.join(HARNESS, "barrier")
-        self._left = list(queue.queue)
+        self._left += [*self._revokes, *hits.queue]
+        self._revokes.clear()
 
     def detached(self) -> None:
         """All ranks have: whatever is left of answers, nobody takes any more."""
@@ -335,4 +356,5 @@ class SchedulerEvents:
         for operation in self._left:
             self._drained = operation
             self._end_decision()
+        self._left.clear()
         self._log_reclaimed()

@@ -53,14 +53,16 @@ class FollowedLock:
 
 
 class ThreadEvents:
-    """Stands beside the threads of a controller. `decided(operation)`: the scheduler sets a terminated flag."""
+    """Stands beside the threads of a controller. `decided(operation)`: the scheduler sets a terminated flag. `queried`:
+    the operation that the query thread took last.
+    """
 
     def __init__(self, controller: Any, page: int, log: EventLog, decided: Callable[[Any], None]) -> None:
         self._controller = controller
         self._page = page
         self._log = log
         self._decided = decided
-        self._queried: Any = None
+        self.queried: Any = None
         self._turns: deque[tuple[Any, Followed]] = deque()
         self._read: Any = None
         self._reader: Any = None
@@ -75,7 +77,7 @@ class ThreadEvents:
         for _, followed in self._turns:
             followed.turn.set()
         self._turns.clear()
-        self._queried = self._read = self._reader = None
+        self.queried = self._read = self._reader = None
 
     # ---- operations
 
@@ -117,7 +119,7 @@ class ThreadEvents:
         with lock.unchanged():
             is_terminated = original()
             self._log.emit("query_taken", followed.id, terminated=is_terminated)
-        self._queried = operation
+        self.queried = operation
         if is_terminated:
             self._log.emit("query_asked", followed.id, hit=0)
         return is_terminated
@@ -131,7 +133,7 @@ class ThreadEvents:
         return answer
 
     def _agreed(self, original: Callable[..., None], tensor: Any, op: Any) -> None:
-        followed = self._log.of(self._queried)
+        followed = self._log.of(self.queried)
         if followed is None:
             original(tensor, op)
             return

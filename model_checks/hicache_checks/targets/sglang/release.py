@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hicache_checks.conformance.explainer import CANONICAL
+from hicache_checks.conformance.explainer import FOLLOWED
 from hicache_checks.targets.sglang import building, counters
 from hicache_checks.targets.sglang.event_scheduler import can_be_followed
 from hicache_checks.targets.sglang.imports import Imports
@@ -32,7 +32,7 @@ class Release:
 
     def has_events(self) -> bool:
         """Can what its ranks do be told, event by event?"""
-        if self.profile != CANONICAL or self.kind != building.HIRADIX:
+        if self.profile not in FOLLOWED or self.kind != building.HIRADIX:
             return False
         module, name = building.TREES[self.kind]
         cache = getattr(building.needed(module), name)
