@@ -535,6 +535,7 @@ def test_another_start_is_told() -> None:
     teller = CallTeller(target, judge_setup(), lambda seen: BlackBoxJudge(seen, judge_setup(), can_settle=True))
     teller.before(Step("submit", ("a", (1,))), 0.0)
     teller.after(Step("submit", ("a", (1,))), {"accepted": True}, 0.0)
+    teller.before(Step("flush"), 0.0)
     teller.begin_again()
     assert [row.what for row in teller.story(None).rows] == [["submit('a', (1,)) -> accepted"], ["flush()"]]
 
