@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +19,8 @@ from hicache_checks.conformance.white_box import WhiteBox
 from hicache_checks.reporting import InputError
 from hicache_checks.simulation.choices import Plainest, Seeded
 from hicache_checks.simulation.strategies import Walk
+from hicache_checks.targets.sglang.adapter import RankLog
+from hicache_checks.targets.sglang.crews import Hung, ThreadDied
 from hicache_checks.targets.sglang.event_log import EventLog, beside
 from release_under_test import Driven, have, release
 
@@ -93,6 +95,24 @@ def test_attempts_nodes_and_collectives_are_numbered_until_everything_begins_aga
     assert [(kind, data["number"]) for kind, _, data in log.since(1)] == [("left", 0), ("joined", 1), ("left", 1)]
     log.restart()
     assert (log.since(0), log.of(first), log.next_attempt("a"), log.node(leaf)) == ([], None, ("a", 1), 0)
+
+
+class Gone:
+    """A crew of whose ranks nothing more can be heard."""
+
+    def __init__(self, why: Exception) -> None:
+        self._why = why
+
+    def one(self, *_: object) -> None:
+        raise self._why
+
+
+def test_whoever_died_while_the_log_was_read_is_in_it() -> None:
+    died = RankLog(cast("Any", Gone(ThreadDied("P31 the process of rank 1 died"))), 1).take_since(4)
+    assert [(event.rank, event.kind, event.data["error"]) for event in checked(died)] == [
+        (1, "died", "P31 the process of rank 1 died")
+    ]
+    assert RankLog(cast("Any", Gone(Hung("P2 tick does not return"))), 1).take_since(4) == []
 
 
 @pytest.mark.heavy

@@ -8,7 +8,7 @@ from typing import Any
 
 from hicache_checks.conformance.observation import Event
 from hicache_checks.targets.sglang import building
-from hicache_checks.targets.sglang.crews import Crew, Hung
+from hicache_checks.targets.sglang.crews import Crew, Hung, ThreadDied
 from hicache_checks.targets.sglang.rank import Prefilled
 
 CAPABILITIES = ("store", "tiers", "audit", "flush", "threads", "settle", "copies", "variants")
@@ -42,11 +42,14 @@ class RankLog:
         self._rank = rank
 
     def take_since(self, seq: int) -> Sequence[Event]:
-        """The events from number `seq` on; none, if the rank is gone: why it is, was told."""
+        """The events from number `seq` on; if a thread of the rank died meanwhile, that; none, if the rank is gone: why
+        it is, was told."""
         try:
             entries = self._crew.one(self._rank, "events_since", seq)
         except Hung:
             return []
+        except ThreadDied as death:
+            return [Event(self._rank, seq, "died", None, {"thread": "storage", "error": str(death)})]
         return [Event(self._rank, number, *entry) for number, entry in enumerate(entries, seq)]
 
 

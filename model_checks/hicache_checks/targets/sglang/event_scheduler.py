@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NEEDED = (
     *("prefetch_from_storage", "check_prefetch_progress", "release_aborted_request", "_revoke_pending_prefetch"),
     *("_all_reduce_attn_groups", "_barrier_attn_groups", "_drain_storage_control_queues_impl"),
-    *("_sync_and_clamp_prefetch_result", "_insert_helper_host", "write_backup", "_finish_write_through_ack"),
+    *("_insert_helper_host", "write_backup", "_finish_write_through_ack"),
 )
 """What a cache must have to be followed."""
 NEEDED_OF_CONTROLLER = (*NEEDED_OF_THREADS, "evict_host", "_start_storage_threads")
@@ -88,7 +88,6 @@ class SchedulerEvents:
             "_all_reduce_attn_groups": self._reduced,
             "_barrier_attn_groups": self._met,
             "_drain_storage_control_queues_impl": self._drain,
-            "_sync_and_clamp_prefetch_result": self._agreed,
             "_insert_helper_host": self._inserted,
             "write_backup": self._written,
             "_finish_write_through_ack": self._copied,
@@ -210,12 +209,6 @@ class SchedulerEvents:
             return "failed_page"
         return "complete" if self._cache.prefetch_stop_policy == "wait_complete" else "policy"
 
-    def _agreed(self, original: Callable[..., int], *args: Any) -> int:
-        tokens = original(*args)
-        if self._call is not None:
-            self._call.pages = tokens // self._page
-        return tokens
-
     def _inserted(self, original: Callable[..., int], *args: Any) -> int:
         tokens = original(*args)
         if self._call is not None:
@@ -230,6 +223,8 @@ class SchedulerEvents:
             original(tensor, op)
         if self._call is not None and call == "max":
             self._call.is_terminated = bool(tensor[1].item())
+        elif self._call is not None:
+            self._call.pages = int(tensor.flatten()[0].item()) // self._page
 
     def _met(self, original: Callable[[], None]) -> None:
         with self._log.meeting("sched", "barrier"):
