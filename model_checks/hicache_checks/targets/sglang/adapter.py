@@ -20,6 +20,7 @@ VARIANTS = {
     "storage": (building.OURS, building.OURS, building.OURS, building.FILES),
     "page_size": (1, 1, 1, 4, 16, 64),
     "device_pages": (6, 6, 3),
+    "audits": ((), (), (), (), ("asked",), ("prefix_keys",), ("bytes",), ("events",)),
 }
 """What programs may be run with, the plainest first; what stands there more often is drawn more often."""
 ATTACHES, TENANTS = ("attach", "detached"), ("tenants",)
