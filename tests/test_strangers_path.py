@@ -36,7 +36,7 @@ def test_install_and_conform(tmp_path: Path) -> None:
     said = conformed(python, tmp_path, tmp_path / "cache")
     assert said["target"] == RELEASE
     assert {finding["kind"] for finding in said["findings"]} == {"protocol"}
-    assert all(finding["confirmed"] is not None for finding in said["findings"])
+    assert any(finding["confirmed"] for finding in said["findings"])
 
 
 @pytest.mark.heavy

@@ -18,7 +18,7 @@ TARGET = (
     " of a checkout, or module:factory."
 )
 HELD_TARGET = f"{TARGET} TARGET@DESIGN: held to that design."
-RELEASE_S = 15.0
+RELEASE_S = 12.0
 """For so long a release is searched, if nothing else is asked for."""
 POLICIES = ("best_effort", "wait_complete", "timeout")
 
@@ -74,7 +74,7 @@ def conform(
         int | None,
         typer.Option(
             min=1,
-            help="Schedules in all; 1000, or what --seconds allows, for a release 15. Of an exhaustive search: all.",
+            help="Schedules in all; 1000, or what --seconds allows, for a release 12. Of an exhaustive search: all.",
         ),
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Search for so long at most.")] = None,

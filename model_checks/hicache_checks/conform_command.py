@@ -41,7 +41,7 @@ from hicache_checks.reporting import (
 )
 from hicache_spec import DESIGNS
 
-SHRINK_S = 12.0
+SHRINK_S = 9.0
 """For all that a process finds, together."""
 GIB = 1 << 30
 CONFIRMED = {None: "not tried with real threads", True: "also with real threads", False: "not seen with real threads"}

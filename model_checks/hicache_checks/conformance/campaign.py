@@ -133,9 +133,10 @@ def run_campaign(
     return campaign
 
 
-def confirm(target: str, replays: Sequence[Replay], allowed: Allowed = ALLOWED) -> list[bool]:
-    """Of each replay, whether its program shows the same with real threads and real time, within a few tries."""
-    confirmed: list[bool] = []
+def confirm(target: str, replays: Sequence[Replay], allowed: Allowed = ALLOWED) -> list[bool | None]:
+    """Of each replay, whether its program shows the same with real threads and real time, within a few tries; None: its
+    turn did not come in time."""
+    confirmed: list[bool | None] = []
 
     def hear(said: Mapping[str, Any]) -> None:
         if "confirmed" in said:
