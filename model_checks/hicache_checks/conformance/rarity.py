@@ -1,4 +1,4 @@
-"""How rare is the timing that a finding needs? Its program is run again: with nobody interrupted, in random orders."""
+"""How rare is the timing that a finding needs? Its program runs again, uninterrupted, and in random orders."""
 
 from __future__ import annotations
 
