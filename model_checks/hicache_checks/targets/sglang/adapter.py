@@ -9,7 +9,7 @@ from typing import Any
 from hicache_checks.conformance.observation import Event
 from hicache_checks.targets.sglang import building
 from hicache_checks.targets.sglang.crews import Crew, Hung, ThreadDied
-from hicache_checks.targets.sglang.rank import Prefilled
+from hicache_checks.targets.sglang.rank_model import Prefilled
 
 CAPABILITIES = ("store", "tiers", "audit", "flush", "threads", "settle", "copies", "variants")
 DISK_PAGE_MIN = 64

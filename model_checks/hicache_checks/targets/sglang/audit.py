@@ -15,6 +15,7 @@ from hicache_checks.targets.sglang.tree import NodeSeen, maps_of
 
 if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
+    from hicache_checks.targets.sglang.rank_model import RankModel
 
 Written = Callable[[int], Sequence[object]]
 BYTES = "bytes"
@@ -179,18 +180,18 @@ def extra_of(node: NodeSeen) -> str | None:
     return extra or getattr(node.raw.key, "cache_salt", None)
 
 
-def wrong_device_pages(rank: Rank, written: Written, slots: Sequence[int], known: int = 0) -> tuple[str, ...]:
-    """Those of the device pages in these slots, of a prompt without its first `known`, that hold other bytes."""
+def wrong_device_pages(rank: RankModel, written: Written, slots: Sequence[int]) -> tuple[str, ...]:
+    """Those of the device pages in these slots, of a prompt's first ones, that hold other bytes."""
     wrong = []
-    for place in range(known, known + len(slots) // rank.page):
-        start = (place - known) * rank.page
+    for place in range(len(slots) // rank.page):
+        start = place * rank.page
         page = _device_page(rank, torch.tensor(slots[start : start + rank.page]))
         if not torch.equal(page, content(written(place + 1), rank.number, page)):
             wrong.append(f"the device page of {list(written(place + 1))} holds other bytes")
     return tuple(wrong)
 
 
-def write_device_page(rank: Rank, prefix: Sequence[object], slots: torch.Tensor) -> None:
+def write_device_page(rank: RankModel, prefix: Sequence[object], slots: torch.Tensor) -> None:
     """The model's answer for the last page of a prefix."""
     device = rank.parts.device
     page = content(prefix, rank.number, _device_page(rank, slots))
@@ -198,7 +199,7 @@ def write_device_page(rank: Rank, prefix: Sequence[object], slots: torch.Tensor)
         keys[slots], values[slots] = page[0, layer], page[1, layer]
 
 
-def _device_page(rank: Rank, slots: torch.Tensor) -> torch.Tensor:
+def _device_page(rank: RankModel, slots: torch.Tensor) -> torch.Tensor:
     """As host pools hold it: keys and values, layers, tokens, heads, dimensions."""
     device = rank.parts.device
     return torch.stack(
