@@ -180,11 +180,11 @@ def extra_of(node: NodeSeen) -> str | None:
     return extra or getattr(node.raw.key, "cache_salt", None)
 
 
-def wrong_device_pages(rank: RankModel, written: Written, slots: Sequence[int]) -> tuple[str, ...]:
-    """Those of the device pages in these slots, of a prompt's first ones, that hold other bytes."""
+def wrong_device_pages(rank: RankModel, written: Written, slots: Sequence[int], known: int = 0) -> tuple[str, ...]:
+    """Those of the device pages in these slots, of a prompt without its first `known`, that hold other bytes."""
     wrong = []
-    for place in range(len(slots) // rank.page):
-        start = place * rank.page
+    for place in range(known, known + len(slots) // rank.page):
+        start = (place - known) * rank.page
         page = _device_page(rank, torch.tensor(slots[start : start + rank.page]))
         if not torch.equal(page, content(written(place + 1), rank.number, page)):
             wrong.append(f"the device page of {list(written(place + 1))} holds other bytes")
