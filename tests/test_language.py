@@ -12,6 +12,7 @@ from hicache_checks.engine.explore import explore
 from hicache_spec.binding import BoundSpec
 from hicache_spec.language import (
     Design,
+    Part,
     Refused,
     SpecError,
     State,
@@ -194,6 +195,48 @@ def test_within_a_replacement_the_name_means_the_original() -> None:
 def test_a_variant_of_nothing_is_refused() -> None:
     with pytest.raises(SpecError, match="the design toy has no rule or helper named 'paye'"):
         TOY.variant("x", "", {"paye": free_of_charge})
+
+
+class Tipped(Toy):
+    tips = field(upto(BUDGET))
+
+
+class Fined(Toy):
+    fines = field(upto(BUDGET))
+
+
+def pay_and_tip(s: State, amount: int) -> None:
+    pay(s, amount)
+    s.tips += 1
+
+
+def pay_and_fine(s: State, amount: int) -> None:
+    pay(s, amount)
+    s.fines += s.tips
+
+
+TIPS = Part("tips", "with tips", Tipped, (), {"pay": pay_and_tip})
+FINES = Part("fines", "with fines", Fined, (), {"pay": pay_and_fine})
+
+
+def test_parts_that_replace_the_same_helper_stand_on_each_other() -> None:
+    joined = TOY.joined(TIPS, FINES)
+    spec = BoundSpec(joined, ToyBounds())
+    s = spec.initial()
+    for label in ("worker_take(worker=0)", "worker_finish(worker=0)"):
+        step(spec, s, label)
+    assert (s.spent, s.tips, s.fines) == (1, 1, 1), "the last part is outermost: it fines what was tipped before"
+    assert joined.name == "toy+tips+fines"
+    assert set(joined.fields()) == {*TOY.fields(), "tips", "fines"}
+    assert explore(spec).violation is None
+
+
+def test_a_variant_of_joined_parts_means_the_original_by_its_own_name() -> None:
+    spec = BoundSpec(TOY.joined(TIPS, FINES).variant("twice", "", {"pay": twice_the_price}), ToyBounds())
+    s = spec.initial()
+    for label in ("worker_take(worker=0)", "worker_finish(worker=0)"):
+        step(spec, s, label)
+    assert (s.spent, s.tips, s.fines) == (2, 0, 0)
 
 
 # ---- what breaks a model

@@ -134,9 +134,7 @@ class _Reading:
             self.written |= set(written(function))
             self.emitted.setdefault(rule.name, set()).update(emitted(function))
         for used, called in calls(function):
-            replacement = self.design.replaces.get(used) if acts else None
-            if replacement is not None and not (used == name and replacement is function):
-                called = replacement
+            called = self.design.meant(used, called, function, judging=not acts)
             if used == name and called is not function:
                 self.parts[name].wraps = True
             if used not in self.parts:

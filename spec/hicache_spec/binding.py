@@ -194,17 +194,15 @@ class BoundSpec:
         self._functions[memo] = bound
         for used in sorted(_global_names(function.__code__)):
             if used in function.__globals__:
-                scope[used] = self._bound_global(used, function.__globals__[used], function, name, judging)
+                scope[used] = self._bound_global(used, function.__globals__[used], function, judging)
         return bound
 
-    def _bound_global(self, used: str, value: Any, user: FunctionType, user_name: str, judging: bool) -> Any:
+    def _bound_global(self, used: str, value: Any, user: FunctionType, judging: bool) -> Any:
         if used in self.words:
             return self.words[used]
-        replacement = None if judging else self.design.replaces.get(used)
-        if replacement is not None and not (used == user_name and user is replacement):
-            return self._bind(replacement, used)
         if isinstance(value, FunctionType) and value.__module__ != language.__name__:
-            return self._bind(value, used, judging)
+            meant = self.design.meant(used, value, user, judging)
+            return self._bind(meant, used, judging)
         return self._value(value)
 
 

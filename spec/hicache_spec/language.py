@@ -23,6 +23,7 @@ functions replaced by name. `BoundSpec` (binding.py) resolves index sets and con
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -337,12 +338,25 @@ def leads_to(goal: Callable[..., Any], **params: range) -> Callable[[F], F]:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a part of the system brings to a design: state variables (`shape`, which extends that of the canonical
+    design), the modules that hold its rules, and what it replaces of the rules and helper functions of others."""
+
+    name: str
+    summary: str
+    shape: type[StateShape]
+    modules: tuple[ModuleType, ...]
+    replaces: Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
 class Design:
     """A specification: its state, the modules that hold its rules, and what differs from what those modules say.
 
-    `replaces` maps the name of a rule or helper function to the function that takes its place; within a replacement the
-    replaced name means the original. A replacement that is itself tagged as an action brings its own parameters and
-    fairness. `violates` names the properties that the design is known to break.
+    `replaces` maps the name of a rule or helper function to the function that takes its place, and `beneath` to those
+    that took it before, the last first; within a replacement the replaced name means what was there before it, which is
+    the original for the first. A replacement that is itself tagged as an action brings its own parameters and fairness.
+    `violates` names the properties that the design is known to break.
     """
 
     name: str
@@ -351,6 +365,7 @@ class Design:
     modules: tuple[ModuleType, ...]
     replaces: Mapping[str, Callable[..., Any]]
     violates: tuple[str, ...] = ()
+    beneath: Mapping[str, tuple[Callable[..., Any], ...]] = dataclasses.field(default_factory=dict)
 
     def variant(
         self,
@@ -363,16 +378,42 @@ class Design:
     ) -> Design:
         """The design with these rules or helper functions replaced; SpecError if a name is not one of its own.
 
-        `shape`: a subclass of the design's shape, with more state variables. `modules`: further rules.
+        What the design itself has replaced under one of these names is gone. `shape`: a subclass of the design's shape,
+        with more state variables. `modules`: further rules.
         """
-        known = {n for m in self.modules for n, v in vars(m).items() if isinstance(v, FunctionType)}
+        known = {n for m in (*self.modules, *modules) for n, v in vars(m).items() if isinstance(v, FunctionType)}
         for replaced in replaces:
             if replaced not in known:
                 raise SpecError(f"{name}: the design {self.name} has no rule or helper named {replaced!r}")
         if shape is not None and not issubclass(shape, self.shape):
             raise SpecError(f"{name}: its state {shape.__name__} does not extend {self.shape.__name__}")
-        replaces = {**self.replaces, **replaces}
-        return Design(name, summary, shape or self.shape, (*self.modules, *modules), replaces, violates)
+        modules = (*self.modules, *(m for m in modules if m not in self.modules))
+        beneath = {n: before for n, before in self.beneath.items() if n not in replaces}
+        return Design(
+            name, summary, shape or self.shape, modules, {**self.replaces, **replaces}, violates, beneath=beneath
+        )
+
+    def joined(self, *parts: Part) -> Design:
+        """The design with these parts of the system, the last one outermost; SpecError as from `variant`."""
+        joined = self
+        for part in parts:
+            shape = part.shape
+            if not issubclass(shape, joined.shape):
+                shape = type(f"{joined.shape.__name__}{part.shape.__name__}", (part.shape, joined.shape), {})
+            name, summary = f"{joined.name}+{part.name}", f"{joined.summary}; {part.summary}"
+            above = joined.variant(name, summary, part.replaces, joined.violates, shape, part.modules)
+            taken = {n: (joined.replaces[n], *joined.beneath.get(n, ())) for n in part.replaces if n in joined.replaces}
+            joined = dataclasses.replace(above, beneath={**joined.beneath, **taken})
+        return joined
+
+    def meant(self, used: str, value: F, user: Callable[..., Any], judging: bool = False) -> F:
+        """The function that a name means in the text of `user`; `value`: the one that its module has.
+
+        `judging`: `user` judges, so it means the original, or what it replaced if it is a replacement itself.
+        """
+        taken = [self.replaces[used], *self.beneath.get(used, ()), value] if used in self.replaces else [value]
+        within = (before for after, before in pairwise(taken) if user is after)
+        return cast(F, next(within, value if judging else taken[0]))
 
     def fields(self) -> dict[str, Field]:
         """The state variables: first those of the original design, then those that variants add."""

@@ -45,9 +45,6 @@ def helper_called(function: Callable[..., Any], design: Design, node: ast.AST) -
     """The helper function that a call node calls, with the design's replacements; None for anything else."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         value = function.__globals__.get(node.func.id)
-        replacement = design.replaces.get(node.func.id)
-        if replacement is not None and replacement is not function:
-            return replacement
         if isinstance(value, FunctionType) and value.__module__ != language.__name__:
-            return value
+            return design.meant(node.func.id, value, function)
     return None

@@ -49,7 +49,9 @@ _checked: set[tuple[Callable[..., Any], str]] = set()
 
 def check_rule(rule: Rule, design: Design) -> None:
     """Check a rule and every helper function it reaches; raises SubsetError."""
-    replaced = tuple(sorted((name, id(f)) for name, f in design.replaces.items()))
+    replaced = tuple(
+        sorted((name, id(f), *map(id, design.beneath.get(name, ()))) for name, f in design.replaces.items())
+    )
     if (rule.function, f"{rule.kind}{replaced}") in _checked:
         return
     tree = source(rule.function)
