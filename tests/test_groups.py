@@ -13,9 +13,12 @@ from hicache_checks.engine.explore import DEADLOCK, Exploration
 from hicache_checks.engine.graph_by_kernels import graph_by_kernels
 from hicache_checks.engine.liveness import PROMISES_MAX, check_liveness, promises
 from hicache_checks.engine.native.build import compiler
+from hicache_checks.explore_command import ExploreOptions, configurations_of
+from hicache_checks.export_command import model_of
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS, GroupMutant
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
+from hicache_checks.reporting import InputError
 from hicache_spec import BoundSpec, Refused
 from hicache_spec.language import Symbol
 from hicache_spec.parts.grid import (
@@ -53,9 +56,9 @@ COUNTS = {
     "stages": (242_276, 1_173_418, 112),
     "stages_line": (57_620, 240_366, 69),
     "stages_death": (167_010, 1_082_178, 113),
-    "backup_square": (18_720, 83_184, 94),
-    "backup_stages": (53_948, 313_964, 93),
-    "backup_shards": (5_614, 24_624, 49),
+    "square_backup": (18_720, 83_184, 94),
+    "stages_backup": (53_948, 313_964, 93),
+    "pair_backup": (5_614, 24_624, 49),
 }
 
 OTHERS = list({m.grid.name: m.grid for m in GROUP_MUTANTS if m.grid not in GROUPS_BOUNDS}.values())
@@ -185,6 +188,35 @@ def test_a_refused_action_leaves_the_state_untouched() -> None:
     assert "" not in reasons
     assert len(seen) > 500
     assert refused > 5_000
+
+
+# ---- the command
+
+
+def test_groups_are_explored_in_bounds_of_their_own() -> None:
+    for bounds in (None, "groups"):
+        assert configurations_of(ExploreOptions(design="groups", bounds=bounds)) == GROUPS_BOUNDS
+    options = ExploreOptions(design="groups", requests=2)
+    assert {grid.requests for grid in configurations_of(options)} == {2}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (ExploreOptions(design="groups", bounds="tiny"), "the bounds tiny are not those of the design groups"),
+        (ExploreOptions(bounds="groups"), "the bounds groups are not those of the design decide_at_drain"),
+        (ExploreOptions(design="groups", host_pages=3), "the bounds groups do not have all of host_pages"),
+    ],
+)
+def test_bounds_that_do_not_fit_are_refused_in_one_line(options: ExploreOptions, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
+        configurations_of(options)
+
+
+@pytest.mark.parametrize("language", ["tla", "promela"])
+def test_groups_are_exported(language: str) -> None:
+    (text, *_) = model_of(language, "groups", PAIR).files.values()
+    assert "sched_follow" in text
 
 
 # ---- faulty rules

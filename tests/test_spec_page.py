@@ -10,6 +10,7 @@ import pytest
 import spec_tables
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
+from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
@@ -192,10 +193,10 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 
 def test_a_name_on_the_page_exists() -> None:
-    known = {r.name for d in (*DESIGNS.values(), *OWN_DESIGNS.values()) for r in d.rules()} | {
-        m.name for m in SPEC_MUTANTS
-    }
+    known = {r.name for d in (*DESIGNS.values(), *OWN_DESIGNS.values()) for r in d.rules()}
+    known |= {m.name for m in SPEC_MUTANTS}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
+    known |= {m.name for m in (*GROUP_MUTANTS, *STARVING_GROUPS)}
     known |= {
         m.name for registry in (DESIGN_MUTANTS, STARVING_DESIGNS) for mutants in registry.values() for m in mutants
     }

@@ -9,13 +9,13 @@ from typing import Any
 from hicache_checks.engine.explore import DEADLOCK
 from hicache_checks.mutants import faulty_groups as faulty
 from hicache_spec.parts.grid import Grid
-from hicache_spec.parts.groups_design import BACKUP_SHARDS, PAIR, PAIR_TWO, SQUARE, SQUARE_DEATH
+from hicache_spec.parts.groups_design import PAIR, PAIR_BACKUP, PAIR_TWO, SQUARE, SQUARE_DEATH
 
 LINE = Grid("line", tp=1, pp=2, failures=True, misses=True)
 LINE_IDLE = Grid("line_idle", tp=1, pp=2, fetches=False, deaths=1)
 LINE_DEATH = Grid("line_death", tp=1, pp=2, deaths=1)
 SLICES = Grid("slices", tp=1, cp=2, backup=True, replicated=True, fetches=False)
-REPLICAS = replace(BACKUP_SHARDS, name="replicas", replicated=True, fetches=False, deaths=0)
+REPLICAS = replace(PAIR_BACKUP, name="replicas", replicated=True, fetches=False, deaths=0)
 STAGES_MISSES = Grid("stages_misses", pp=2, misses=True)
 PAIR_DEATH = Grid("pair_death", deaths=1)
 
