@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,7 @@ from hicache_spec.parts.groups_design import GROUPS, GROUPS_BOUNDS, PAIR
 
 ARRAY = EngineOptions("array")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+PAGE = (Path(__file__).resolve().parents[1] / "spec" / "SPEC.md").read_text(encoding="utf-8")
 
 # configuration: distinct states, transitions, depth
 COUNTS = {
@@ -145,6 +147,17 @@ def test_groups_hold_and_their_sizes_are_pinned(grid: Grid) -> None:
 def test_every_outcome_is_reached() -> None:
     reached = {name for grid in GROUPS_BOUNDS for name in explored(grid).reached}
     assert reached == {r.name for r in GROUPS.rules() if r.kind == "sometimes"}
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("deaths", "states"), [(0, 359_678), (1, 1_747_870)])
+def test_the_walk_of_eight_ranks_on_three_axes_holds(deaths: int, states: int) -> None:
+    grid = Grid("cube", tp=2, cp=2, pp=2, fetches=False, deaths=deaths)
+    result = explore(BoundSpec(GROUPS, grid), EngineOptions("native", threads=2))
+    assert result.violation is None
+    assert (result.states, result.complete) == (states, True)
+    assert f"{states:,}" in PAGE
 
 
 @needs_compiler
