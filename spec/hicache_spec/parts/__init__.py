@@ -1,0 +1,57 @@
+"""Parts of the system that are joined to a design, the configurations of each, and names of designs with parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+
+from ..bounds import BOUNDS, Bounds
+from ..designs import DESIGNS
+from ..language import Design, Part, Rule, SpecError
+from . import control
+
+PARTS: dict[str, Part] = {
+    p.name: p
+    for p in [
+        control.CONTROL,
+    ]
+}
+
+PART_BOUNDS: dict[str, tuple[Bounds, ...]] = {
+    control.CONTROL.name: control.BOUNDS,
+}
+"""The named bounds of each part."""
+
+ALL_BOUNDS: dict[str, tuple[Bounds, ...]] = {**BOUNDS, **PART_BOUNDS}
+
+
+def design_named(name: str) -> Design:
+    """The design of this name, such as `decide_at_drain+control`: a design and the parts that are joined to it, in this
+    order. SpecError, in one line, for a name that is not known."""
+    base, *parts = name.split("+")
+    if base not in DESIGNS:
+        raise SpecError(f"no design {base!r}; the designs are {', '.join(DESIGNS)}")
+    for part in parts:
+        if part not in PARTS:
+            raise SpecError(f"no part {part!r}; the parts are {', '.join(PARTS)}")
+    return DESIGNS[base].joined(*(PARTS[part] for part in parts))
+
+
+def must_reach(design: Design, bounds: str) -> list[str]:
+    """The outcomes that a design must reach in named bounds: in a part's, those of the part; else those that no part
+    brings."""
+    if bounds in PARTS:
+        modules = [m for m in design.modules if m in PARTS[bounds].modules]
+    else:
+        modules = [m for m in design.modules if not any(m in part.modules for part in PARTS.values())]
+    return [rule.name for module in modules for rule in _rules_in(module) if rule.kind == "sometimes"]
+
+
+def _rules_in(module: ModuleType) -> Iterator[Rule]:
+    for value in vars(module).values():
+        rule = getattr(value, "__rule__", None)
+        if isinstance(rule, Rule) and value.__module__ == module.__name__:
+            yield rule
+
+
+__all__ = ["ALL_BOUNDS", "PARTS", "PART_BOUNDS", "design_named", "must_reach"]
