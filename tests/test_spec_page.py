@@ -14,7 +14,7 @@ from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
-from hicache_spec.parts import BOUNDS_OF_PARTS, OWN_DESIGNS
+from hicache_spec.parts import OWN_DESIGNS, PART_BOUNDS
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
 from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
@@ -219,7 +219,7 @@ def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
     assert commands
     for command in commands:
         assert set(re.findall(r"--design (\w+)", command)) <= DESIGNS.keys() | OWN_DESIGNS.keys()
-        assert set(re.findall(r"--bounds (\w+)", command)) <= BOUNDS.keys() | BOUNDS_OF_PARTS.keys()
+        assert set(re.findall(r"--bounds (\w+)", command)) <= BOUNDS.keys() | PART_BOUNDS.keys()
     compared = re.findall(r"hicheck spec --diff (\w+) (\w+)", PAGE)
     assert compared
     assert {name for pair in compared for name in pair} <= DESIGNS.keys()

@@ -26,6 +26,7 @@ class Bounds(enum.StrEnum):
     TINY = "tiny"
     SMALL = "small"
     MEDIUM = "medium"
+    CONTROL = "control"
     GROUPS = "groups"
 
 

@@ -18,14 +18,11 @@ from hicache_checks.engine.native.build import NoCompiler
 from hicache_checks.processes import MIB, Report, run_jobs
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 from hicache_checks.reporting.lasso import print_lasso
-from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, SpecError
+from hicache_spec import Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import POLICY
 from hicache_spec.designs.findings import UNREACHED
-from hicache_spec.parts import BOUNDS_OF_PARTS, OWN_DESIGNS
+from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, design_named, must_reach
 from hicache_spec.parts.grid import Grid
-
-EXPLORED_DESIGNS = {**DESIGNS, **OWN_DESIGNS}
-EXPLORED_BOUNDS = {**BOUNDS, **BOUNDS_OF_PARTS}
 
 
 @dataclass(frozen=True)
@@ -130,9 +127,11 @@ def run(options: ExploreOptions, screen: Screen) -> Outcome:
 
 def check(options: ExploreOptions) -> None:
     """Raises InputError for an unknown name, and for what the engine would not heed."""
-    if options.design not in EXPLORED_DESIGNS:
-        raise InputError(f"no design {options.design!r}; the designs are {', '.join(EXPLORED_DESIGNS)}")
-    known = {*BUILT_IN, *(r.name for r in EXPLORED_DESIGNS[options.design].rules() if r.kind in ("invariant", "step"))}
+    try:
+        design = design_named(options.design)
+    except SpecError as refusal:
+        raise InputError(str(refusal)) from None
+    known = {*BUILT_IN, *(r.name for r in design.rules() if r.kind in ("invariant", "step"))}
     for name in options.only:
         if name not in known:
             raise InputError(f"no property {name!r} of states or steps; see SPEC.md §4 and §5")
@@ -171,7 +170,7 @@ def configurations_of(options: ExploreOptions) -> tuple[Any, ...]:
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:
         if options.bounds is not None or options.design in OWN_DESIGNS or not changes:
-            return tuple(replace(b, **changes) for b in EXPLORED_BOUNDS[name])
+            return tuple(replace(b, **changes) for b in ALL_BOUNDS[name])
         pages = changes.get("chain_pages", Bounds.chain_pages)
         resident = (0, 1) if pages > 1 else (0,)
         shape = {"name": "custom", "resident_pages": resident, "stored_pages": (pages,) * len(resident)}
@@ -189,7 +188,7 @@ def explore_all(jobs: Sequence[Job], workers: int, screen: Screen) -> list[Explo
 
 def explore_one(job: Job, report: Report) -> Explored:
     """Explore one configuration; decide liveness too, if the job asks for it and the rest holds."""
-    spec = BoundSpec(EXPLORED_DESIGNS[job.design], job.bounds)
+    spec = BoundSpec(design_named(job.design), job.bounds)
     result = explore(spec, job.how, lambda progress: report(job.bounds.name, progress), job.only)
     told = tuple(tell(spec, result.violation.run)) if result.violation else ()
     if not job.liveness or result.violation or not result.complete:
@@ -207,13 +206,13 @@ def live_results(spec: BoundSpec) -> Iterator[Live]:
 def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: float) -> Outcome:
     """The verdict and the JSON keys. In a named bound every `sometimes` must be reached by some configuration."""
     reached = {name for e in explored for name in e.result.reached}
-    declared = [r.name for r in EXPLORED_DESIGNS[options.design].rules() if r.kind == "sometimes" and not options.only]
+    name = bounds_named_by(options)
+    declared = [] if options.only else must_reach(design_named(options.design), name)
     missing = [name for name in declared if name not in reached and name not in UNREACHED.get(options.design, {})]
     violated = [e for e in explored if e.result.violation is not None]
     starved = [e for e in explored if e.lassos]
     cut = [e for e in explored if not e.result.complete and e.result.violation is None]
-    name = bounds_named_by(options)
-    named = not options.only and all(e.bounds in EXPLORED_BOUNDS[name] for e in explored)
+    named = not options.only and all(e.bounds in ALL_BOUNDS[name] for e in explored)
     if violated or starved:
         verdict = Verdict.FAIL
     elif cut:
@@ -346,7 +345,8 @@ def _says(e: Explored) -> str:
 def _properties(options: ExploreOptions) -> str:
     if options.only:
         return f"only {', '.join(options.only)}"
-    rules = EXPLORED_DESIGNS[options.design].rules()
-    counted = [sum(r.kind == kind for r in rules) for kind in ("invariant", "step", "sometimes", "live")]
+    design = design_named(options.design)
+    invariants, steps, lives = (sum(r.kind == kind for r in design.rules()) for kind in ("invariant", "step", "live"))
+    outcomes = len(must_reach(design, bounds_named_by(options)))
     live = "liveness properties" if options.liveness else "liveness properties: see --liveness"
-    return "{} invariants, {} step properties, {} outcomes to reach, {} {}".format(*counted, live)
+    return f"{invariants} invariants, {steps} step properties, {outcomes} outcomes to reach, {lives} {live}"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hicache_checks.explore_command import EXPLORED_DESIGNS, ExploreOptions, configurations_of
+from hicache_checks.explore_command import ExploreOptions, configurations_of
 from hicache_checks.export import ExportError, Promela, Tla
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 from hicache_spec import BOUNDS, Bounds, BoundSpec, SpecError
-from hicache_spec.parts import OWN_DESIGNS
+from hicache_spec.parts import OWN_DESIGNS, design_named
 from hicache_spec.parts.grid import Grid
 
 HOW_TO_RUN = {
@@ -44,8 +44,10 @@ def run(options: ExportOptions, screen: Screen) -> Outcome:
     if len(options.languages) != 1:
         raise InputError("give --tla or --promela, one of them")
     (language,) = options.languages
-    if options.what.design not in EXPLORED_DESIGNS:
-        raise InputError(f"no design {options.what.design!r}; the designs are {', '.join(EXPLORED_DESIGNS)}")
+    try:
+        design_named(options.what.design)
+    except SpecError as refusal:
+        raise InputError(str(refusal)) from None
     configurations = chosen(options)
     if options.output is None and len(configurations) > 1:
         names = ", ".join(b.name for b in configurations)
@@ -79,7 +81,7 @@ def chosen(options: ExportOptions) -> tuple[Any, ...]:
 def model_of(language: str, design: str, bounds: Bounds | Grid, stem: str = "") -> Model:
     """One configuration in one language. Raises InputError for a specification that cannot be written in it."""
     try:
-        spec = BoundSpec(EXPLORED_DESIGNS[design], bounds)
+        spec = BoundSpec(design_named(design), bounds)
         if language == "promela":
             return Model(bounds.name, {f"{stem or f'{design}_{bounds.name}'}.pml": Promela(spec, bounds.name).text()})
         module = Tla(spec, bounds.name, stem)

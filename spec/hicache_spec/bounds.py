@@ -34,6 +34,9 @@ class Bounds:
     aborts: bool = True
     stops: bool = False
     writes: bool = False
+    detaches: bool = False
+    resets: bool = False
+    control_fails: bool = False
 
     def __post_init__(self) -> None:
         for name in ("requests", "attempts", "ranks", "host_pages", "chain_pages", "threshold_pages", "limit_pages"):
