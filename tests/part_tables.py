@@ -8,6 +8,7 @@ import spec_tables
 from hicache_checks.rule_effects import written
 from hicache_checks.spec_diff import named
 from hicache_spec import Bounds
+from hicache_spec.events import EVENTS
 from hicache_spec.language import EventKind, Field, Part, Rule
 from spec_tables import CANONICAL, NOTHING, Table, code, codes, listed, p_numbers, sentence
 
@@ -66,8 +67,7 @@ def replaced(part: Part) -> Table:
 def events(part: Part) -> Table:
     """The events of a part, and the actions that emit them."""
     kinds = [v for m in part.modules for v in vars(m).values() if isinstance(v, EventKind)]
-    known = set(spec_tables.events.EVENTS)
-    own = {kind.name: kind for kind in kinds if kind.name not in known}
+    own = {kind.name: kind for kind in kinds if kind.name not in EVENTS}
     return Table(
         ("event", "arguments", "emitted by"),
         tuple(

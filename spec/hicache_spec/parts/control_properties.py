@@ -348,7 +348,7 @@ def sometimes_attached_again(s: State, t: State) -> bool:
 
 @sometimes
 def sometimes_reset_with_operations_on_their_way(s: State, t: State) -> bool:
-    """§13.5 A reset begins while an operation that has ended still travels, and another is pending or may be one."""
+    """§13.5 A reset begins while an operation is on its way."""
     return begins_to_detach(t) and emitted(t, ON_RESETTING) and any(is_travelling(s, op) for op in OPS)
 
 
