@@ -14,7 +14,7 @@ from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
-from hicache_spec.parts import ALL_BOUNDS, PARTS, design_named
+from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PARTS, design_named
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
 from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
@@ -40,7 +40,7 @@ def table_of(section: str, headers: tuple[str, ...]) -> Table:
 
 def known_sections() -> set[str]:
     """The sections of headings and rules, and the groups of the latter: with §3.7.1 there is §3.7."""
-    of_rules = {r.section for r in CANONICAL.rules()}
+    of_rules = {r.section for d in (CANONICAL, *OWN_DESIGNS.values()) for r in d.rules()}
     return set(spec_tables.headings(PAGE)) | of_rules | {section.rpartition(".")[0] for section in of_rules}
 
 
@@ -193,8 +193,8 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 
 def test_a_name_on_the_page_exists() -> None:
-    known = {r.name for d in DESIGNS.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
-    known |= {r.name for part in PARTS.values() for r in CANONICAL.joined(part).rules()}
+    designs = (*DESIGNS.values(), *OWN_DESIGNS.values(), *(CANONICAL.joined(part) for part in PARTS.values()))
+    known = {r.name for d in designs for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
     known |= {function.__name__ for part in PARTS.values() for function in part.replaces.values()}
     known |= {m.name for m in (*CONTROL_MUTANTS, *STARVING_CONTROL)}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}

@@ -1,14 +1,16 @@
-"""Parts of the system that are joined to a design, the configurations of each, and names of designs with parts."""
+"""Parts of the system that are joined to a design, designs of their own beside it, and the configurations of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
-from ..bounds import BOUNDS, Bounds
+from ..bounds import BOUNDS
 from ..designs import DESIGNS
 from ..language import Design, Part, Rule, SpecError
 from . import control
+from .groups_design import GROUPS, GROUPS_BOUNDS
 
 PARTS: dict[str, Part] = {
     p.name: p
@@ -17,24 +19,28 @@ PARTS: dict[str, Part] = {
     ]
 }
 
-PART_BOUNDS: dict[str, tuple[Bounds, ...]] = {
+OWN_DESIGNS: dict[str, Design] = {GROUPS.name: GROUPS}
+"""Parts that are not joined to a design: they have a small state of their own."""
+
+PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     control.CONTROL.name: control.BOUNDS,
+    GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""
 
-ALL_BOUNDS: dict[str, tuple[Bounds, ...]] = {**BOUNDS, **PART_BOUNDS}
+ALL_BOUNDS: dict[str, tuple[Any, ...]] = {**BOUNDS, **PART_BOUNDS}
 
 
 def design_named(name: str) -> Design:
     """The design of this name, such as `decide_at_drain+control`: a design and the parts that are joined to it, in this
     order. SpecError, in one line, for a name that is not known."""
     base, *parts = name.split("+")
-    if base not in DESIGNS:
-        raise SpecError(f"no design {base!r}; the designs are {', '.join(DESIGNS)}")
+    if base not in DESIGNS and name not in OWN_DESIGNS:
+        raise SpecError(f"no design {base!r}; the designs are {', '.join([*DESIGNS, *OWN_DESIGNS])}")
     for part in parts:
         if part not in PARTS:
             raise SpecError(f"no part {part!r}; the parts are {', '.join(PARTS)}")
-    return DESIGNS[base].joined(*(PARTS[part] for part in parts))
+    return OWN_DESIGNS[name] if name in OWN_DESIGNS else DESIGNS[base].joined(*(PARTS[part] for part in parts))
 
 
 def must_reach(design: Design, bounds: str) -> list[str]:
@@ -54,4 +60,4 @@ def _rules_in(module: ModuleType) -> Iterator[Rule]:
             yield rule
 
 
-__all__ = ["ALL_BOUNDS", "PARTS", "PART_BOUNDS", "design_named", "must_reach"]
+__all__ = ["ALL_BOUNDS", "OWN_DESIGNS", "PARTS", "PART_BOUNDS", "design_named", "must_reach"]
