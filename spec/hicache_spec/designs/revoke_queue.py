@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..events import ON_QUERY_PUT, ON_SKIPPED
 from ..language import NONE, State, action, emit, require
-from ..pipeline import allocate, decide, find_record, reclaim, revoke, take_answered
+from ..pipeline import allocate, decide, find_record, forget_agreed, forget_answer, reclaim, revoke, take_answered
 from ..state import AGREED, HITS, IDLE, PAGES, RANKS, THRESHOLD, WAS_STOPPED, retire
 from . import revoking
 from .decide_at_drain import DECIDE_AT_DRAIN
@@ -24,7 +24,7 @@ def query_put_in_either_queue(s: State, rank: int) -> None:
     require(s.stage[rank] == AGREED, "the hit count is agreed")
     op = s.query_queue[rank].pop(0)
     s.stage[rank] = IDLE
-    s.answer[rank] = 0
+    forget_answer(s, rank)
     emit(s, ON_QUERY_PUT, rank, op)
     if s.hit[rank][op] < THRESHOLD:
         s.revoke_queue[rank].append(op)
@@ -67,7 +67,7 @@ def decide_a_hit(s: State, op: int) -> None:
     else:
         allocate(s, found, s.hit[0][op])
     for r in RANKS:
-        s.hit[r][op] = 0
+        forget_agreed(s, r, op)
     retire(s, op)
 
 
