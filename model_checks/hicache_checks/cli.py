@@ -26,6 +26,8 @@ class Bounds(enum.StrEnum):
     TINY = "tiny"
     SMALL = "small"
     MEDIUM = "medium"
+    CONTROL = "control"
+    GROUPS = "groups"
 
 
 class Engine(enum.StrEnum):

@@ -50,6 +50,9 @@ class Bounds:
     aborts: bool = True
     stops: bool = False
     writes: bool = False
+    detaches: bool = False
+    resets: bool = False
+    control_fails: bool = False
     pools: tuple[ExtraPool, ...] = ()
 
     def __post_init__(self) -> None:

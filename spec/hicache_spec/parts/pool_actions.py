@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..bounds import SIDECAR
 from ..events import ON_IO_STARTED
 from ..language import NONE, State, action, emit, require
-from ..pipeline import may_answer, note_answer, release_page
+from ..pipeline import has_work, may_answer, note_answer, release_page
 from ..state import DEPTHS, LOOKING, RANKS, SKIPPING
 from .pool_state import KIND, OFFERS, POOLS, give_slot, has_in_offer, lacks_sidecars
 from .pool_threads import may_offer
@@ -30,7 +30,7 @@ def query_ask_storage_and_pools(s: State, rank: int, hit: int, offer: int) -> No
 @action(fairness="weak", rank=RANKS)
 def io_start_page_after_sidecars(s: State, rank: int) -> None:
     """§12.2 The IO thread begins to read the next page into its host page, when the latest has all its sidecars."""
-    require(len(s.buffer[rank]) > 0, "an operation waits for its pages")
+    require(has_work(s, rank), "an operation waits for its pages")
     require(not s.writing[rank] and s.filling[rank] == NONE, "nothing is being read")
     require(not s.stopped[rank][s.buffer[rank][0]], "the operation is not terminated")
     require(not lacks_sidecars(s, rank), "the latest page has its sidecars")
@@ -45,7 +45,7 @@ def io_release_page_and_sidecars(s: State, rank: int) -> None:
 
     Why: only the IO thread knows that nothing of the tail is still being written.
     """
-    require(len(s.buffer[rank]) > 0, "an operation is in work")
+    require(has_work(s, rank), "an operation is in work")
     require(not s.writing[rank] and s.filling[rank] == NONE, "nothing is being read")
     op = s.buffer[rank][0]
     require(s.stopped[rank][op], "the operation is terminated")

@@ -130,11 +130,16 @@ def sched_reclaim_slots(s: State, pool: int, slots: int) -> None:
     Why a step of its own: a drain that takes from several queues is such steps one after another.
     """
     require(slots > 0, "there is something to take")
-    require(slots <= min(s.pool_releasing[r][pool] for r in RANKS), "every rank has that many released slots")
+    require(slots <= slots_everywhere(s, pool), "every rank has that many released slots")
     for r in RANKS:
         s.pool_releasing[r][pool] -= slots
         s.pool_free[r][pool] += slots
     emit(s, ON_SLOTS_RECLAIMED, pool, slots)
+
+
+def slots_everywhere(s: State, pool: int) -> int:
+    """So many released slots of the pool wait on every rank."""
+    return min(s.pool_releasing[r][pool] for r in RANKS)
 
 
 # ---- the end of an operation

@@ -11,6 +11,7 @@ from ..pipeline import (
     forget_answer,
     forget_read,
     has_landed,
+    has_work,
     is_read,
     leave_io,
     take_agreed,
@@ -115,7 +116,7 @@ def has_landed_with_sidecars(s: State, rank: int, op: int) -> None:
 @action(fairness="weak", rank=RANKS, pool=POOLS)
 def io_start_slot(s: State, rank: int, pool: int) -> None:
     """§12.2 The IO thread begins to read a sidecar of the latest page or, when all pages have landed, a state."""
-    require(len(s.buffer[rank]) > 0, "an operation waits for its slots")
+    require(has_work(s, rank), "an operation waits for its slots")
     require(not s.writing[rank] and s.filling[rank] == NONE, "nothing is being read")
     require(not s.stopped[rank][s.buffer[rank][0]], "the operation is not terminated")
     require(is_due(s, rank, pool, s.buffer[rank][0]), "the pool is next")
@@ -156,7 +157,7 @@ def io_fail_slot(s: State, rank: int, pool: int) -> None:
 @action(fairness="weak", rank=RANKS, pool=POOLS)
 def io_release_slot(s: State, rank: int, pool: int) -> None:
     """§12.2 The IO thread puts the slot of a state that will not be read on the release queue, after the tail."""
-    require(len(s.buffer[rank]) > 0, "an operation is in work")
+    require(has_work(s, rank), "an operation is in work")
     require(not s.writing[rank] and s.filling[rank] == NONE, "nothing is being read")
     op = s.buffer[rank][0]
     require(s.stopped[rank][op], "the operation is terminated")
