@@ -44,7 +44,10 @@ def sometimes_a_hit_ends_at_an_earlier_state(s: State, t: State) -> bool:
 def sometimes_without_a_state_there_is_no_hit(s: State, t: State) -> bool:
     """§12.4 Every rank has pages, and no state for any prefix of them."""
     return any(emitted(t, ON_QUERY_AGREED, op=op, hit=0) for op in OPS) and any(
-        KIND[pool] == STATE and least_answer(t) > 0 and not any(t.offers[0][pool][d] for d in DEPTHS) for pool in POOLS
+        KIND[pool] == STATE
+        and least_answer(t) > 0
+        and all(not any(t.offers[r][pool][d] for d in DEPTHS) for r in RANKS)
+        for pool in POOLS
     )
 
 
@@ -209,7 +212,7 @@ def sometimes_a_landed_state_is_released(s: State, t: State) -> bool:
         KIND[pool] != SIDECAR
         and any(
             (newly(s, t, op, FETCHED) or newly(s, t, op, REVOKED))
-            and s.landed[0][pool][op]
+            and any(s.landed[r][pool][op] for r in RANKS)
             and not emitted(t, ON_STATE_PUBLISHED, op=op, pool=pool)
             for op in OPS
         )
