@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from ..bounds import BOUNDS
-from ..designs import DESIGNS
+from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
 from . import control, pool_bounds, pools
 from .groups_design import GROUPS, GROUPS_BOUNDS
@@ -33,6 +33,11 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
 ALL_BOUNDS: dict[str, tuple[Any, ...]] = {**BOUNDS, **PART_BOUNDS}
 
 
+def design_of(bounds: str) -> str:
+    """The design that these bounds of a part, or of several such as `pools+control`, are for."""
+    return bounds if bounds in OWN_DESIGNS else f"{DECIDE_AT_DRAIN.name}+{bounds}"
+
+
 def design_named(name: str) -> Design:
     """The design of this name, such as `decide_at_drain+control`: a design and the parts that are joined to it, in this
     order. SpecError, in one line, for a name that is not known."""
@@ -46,10 +51,11 @@ def design_named(name: str) -> Design:
 
 
 def must_reach(design: Design, bounds: str) -> list[str]:
-    """The outcomes that a design must reach in named bounds: in a part's, those of the part; else those that no part
-    brings."""
-    if bounds in PARTS:
-        modules = [m for m in design.modules if m in PARTS[bounds].modules]
+    """The outcomes that a design must reach in named bounds: in a part's, those of the part, and in those of several
+    parts, those of the last one; else those that no part brings."""
+    last = bounds.rpartition("+")[2]
+    if last in PARTS:
+        modules = [m for m in design.modules if m in PARTS[last].modules]
     else:
         modules = [m for m in design.modules if not any(m in part.modules for part in PARTS.values())]
     return [rule.name for module in modules for rule in _rules_in(module) if rule.kind == "sometimes"]
@@ -62,4 +68,4 @@ def _rules_in(module: ModuleType) -> Iterator[Rule]:
             yield rule
 
 
-__all__ = ["ALL_BOUNDS", "OWN_DESIGNS", "PARTS", "PART_BOUNDS", "design_named", "must_reach"]
+__all__ = ["ALL_BOUNDS", "OWN_DESIGNS", "PARTS", "PART_BOUNDS", "design_named", "design_of", "must_reach"]
