@@ -25,6 +25,7 @@ from hicache_impl.ranks import Groups
 from hicache_impl.runtime import Runtime, Stalled
 from hicache_impl.storage import Storage
 from hicache_impl.tiers import Tiers
+from hicache_impl.trees.core import RadixTree
 from hicache_impl.trees.hiradix import HiRadixTree
 from hicache_impl.trees.node import Match
 
@@ -86,7 +87,7 @@ class HiCache(Drain, Tiers):
 
     # What it is made of; variants replace them.
     operation_class: ClassVar[type[Operation]] = Operation
-    tree_class: ClassVar[type[HiRadixTree]] = HiRadixTree
+    tree_class: ClassVar[type[RadixTree]] = HiRadixTree
 
     _closed = False
 

@@ -21,7 +21,7 @@ from hicache_impl.operation import Operation, RevokedBy
 from hicache_impl.ranks import Groups
 from hicache_impl.runtime import Runtime
 from hicache_impl.storage import Storage
-from hicache_impl.trees.hiradix import HiRadixTree
+from hicache_impl.trees.core import RadixTree
 from hicache_impl.trees.node import Node
 
 
@@ -77,7 +77,7 @@ class Ledger:
         self,
         config: CacheConfig,
         rank: int,
-        tree: HiRadixTree,
+        tree: RadixTree,
         pools: Pools,
         storage: Storage,
         groups: Groups,

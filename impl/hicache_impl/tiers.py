@@ -21,7 +21,7 @@ class Tiers(Ledger):
     def insert(self, key: PrefixKey, device_pages: Sequence[int]) -> Inserted:
         """Hang computed device pages, one for each page of `key`, into the tree and write them through.
 
-        The caller frees `duplicate_pages`. Errors: see HiRadixTree.insert_device.
+        The caller frees `duplicate_pages`. Errors: see RadixTree.insert_device.
         """
         inserted = self.tree.insert_device(key, device_pages)
         self._write_through(inserted.node)
