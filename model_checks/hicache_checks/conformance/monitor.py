@@ -29,7 +29,7 @@ from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
 NEEDED_BY_NONE = "pages were evicted for no step that needs them"
-DRAINED = ("allocated", "skipped", "evicted", "reclaimed", "stored")
+DRAINED = ("allocated", "clamped", "skipped", "evicted", "reclaimed", "stored")
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,17 @@ class Monitor(ThreadEvents):
     def _on_skipped(self, event: Event) -> None:
         self._decide(event)
         self._expect("skipped", self._slot(event.op))
+
+    def _on_clamped(self, event: Event) -> None:
+        """Pools that the specification does not have are short of room: from here on the hit is no longer than this."""
+        slot, pages = self._slot(event.op), event.data["pages"]
+        if any(not queue or queue[0] != slot for queue in self.state.hit_queue):
+            raise Unexplained("step_drain_decides_its_own_attempt", "this is not the next answer on every rank")
+        if not 0 <= pages < self.state.hit[0][slot]:
+            raise Unexplained("P12 clamped_to_less", f"the hit is {self.state.hit[0][slot]} pages")
+        for hits in self.state.hit:
+            hits[slot] = pages
+        self.unobserved += 1
 
     def _on_allocated(self, event: Event) -> None:
         granted, left = event.data["pages"], event.data["evictable"]
