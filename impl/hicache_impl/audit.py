@@ -13,6 +13,7 @@ from hicache_impl.trees.components import DEVICE, HOST, TIERS
 
 if TYPE_CHECKING:
     from hicache_impl.ledger import Ledger
+    from hicache_impl.trees.node import Node
 
 LOCKSTEP_KEYS = (
     "free_pages",
@@ -151,6 +152,23 @@ def check_bytes(
         )
     ]
     return [f"P6 wrong bytes in {where}, at {wrong}"] if wrong else []
+
+
+def check_slots(cache: Ledger, hashes: Sequence[bytes], node: Node) -> list[str]:
+    """One line a pool of which a prefix with these hashes, that ends in `node`, lacks a slot on the device or has wrong
+    bytes there."""
+    problems: list[str] = []
+    for name, slots in cache.tree.slots_along(node, DEVICE).items():
+        pool = cache.extra[name]
+        wrong = [
+            at
+            for at in pool.component.needed(0, len(hashes))
+            if at not in slots
+            or not torch.equal(pool.device.view(slots[at]).cpu(), pool.content(hashes[at], cache.rank))
+        ]
+        if wrong:
+            problems.append(f"P6 wrong bytes in {name}, beside pages {wrong}")
+    return problems
 
 
 def unowned_host_pages(cache: Ledger) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hicache_impl.audit import check_bytes
+from hicache_impl.audit import check_bytes, check_slots
 from hicache_impl.content import page_content
 from hicache_impl.keys import PrefixKey, chain_hashes
 from hicache_impl.tiers import Tiers
@@ -34,6 +34,7 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
         on_device, on_host, node = match.ready_pages, 0, match.ready_node
     done = on_device + on_host
     wrong = check_bytes(cache, hashes[on_device:done], loaded or (), cache.device, f"pages {on_device} to {done}")
+    wrong += check_slots(cache, hashes[:done], node)
     cache.lock(node)
     try:
         computed = cache.alloc_device(len(key) - done) or ()

@@ -62,6 +62,7 @@ class Monitor(ThreadEvents):
         super().__init__(config, is_late, slots)
         self.finding: Finding | None = None
         self.explained = 0
+        self._clamp: Event | None = None
 
     # ---- feeding
 
@@ -153,7 +154,7 @@ class Monitor(ThreadEvents):
             self._look(event.rank)
         first = self._lockstep.see(event)
         if first is None:
-            getattr(self, f"_on_{event.kind}")(event)
+            self._explain_step(event)
             if event.kind != "evicted" and self._tree.evicted_for_nothing():
                 raise Unexplained("step_eviction_is_needed", NEEDED_BY_NONE)
             if event.op in self._slots:
@@ -163,6 +164,15 @@ class Monitor(ThreadEvents):
             raise Unexplained("P7 lockstep", f"another rank did {said(first)} at this point", [first])
         if self._sets_the_flag(event) and event.op in self._slots:
             self.state.stopped[event.rank][self._slots[event.op]] = True
+
+    def _explain_step(self, event: Event) -> None:
+        clamp, self._clamp = self._clamp, None
+        try:
+            getattr(self, f"_on_{event.kind}")(event)
+        except Unexplained as reason:
+            # What was shortened just before may be what does not fit.
+            related = [*reason.related, *([] if clamp is None else [clamp])]
+            raise Unexplained(reason.property, str(reason), related) from reason
 
     def _sets_the_flag(self, event: Event) -> bool:
         return event.kind == "stopped" or (event.kind == "revoked" and event.data["reason"] in ("stopped", "aborted"))
@@ -223,6 +233,7 @@ class Monitor(ThreadEvents):
         for hits in self.state.hit:
             hits[slot] = pages
         self.unobserved += 1
+        self._clamp = event
 
     def _on_allocated(self, event: Event) -> None:
         granted, left = event.data["pages"], event.data["evictable"]
