@@ -219,7 +219,7 @@ def test_of_a_prefix_that_cannot_be_read_whole_nothing_is_published(
 
 def test_a_stop_in_the_middle_publishes_nothing_of_a_model_with_states(scenario: Callable[..., Scenario]) -> None:
     s = scenario(**ALL, policy="best_effort")
-    s.runtime.hold("io.copied", s.ranks[-1])
+    s.runtime.hold("io.beside", s.ranks[-1])
     s.submit("a", tokens(1, 4))
     s.turn()
     assert s.poll("a") == (True, "fetched", "policy", 0)
@@ -296,7 +296,7 @@ def test_pages_whose_state_is_gone_are_known_when_they_are_fetched_again(scenari
 # --- giving back ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gate", ["io.take", "io.page", "io.copied", "none"])
+@pytest.mark.parametrize("gate", ["io.take", "io.page", "io.copied", "io.beside", "none"])
 @pytest.mark.parametrize("model", MODELS)
 def test_an_abort_gives_everything_back(model: str, gate: str, scenario: Callable[..., Scenario]) -> None:
     s = scenario(**MODELS[model])
@@ -352,7 +352,7 @@ def test_detach_and_reset_give_everything_back(model: str, scenario: Callable[..
     s.fetch("a", tokens(1, 2))
 
 
-@pytest.mark.parametrize("gate", ["query.agreed", "io.copied", "backup.take"])
+@pytest.mark.parametrize("gate", ["query.agreed", "io.copied", "io.beside", "backup.take"])
 def test_close_gives_everything_back(gate: str) -> None:
     s = Scenario(ranks=2, **ALL)
     s.runtime.hold(gate)

@@ -361,7 +361,7 @@ class Controller:
             try:
                 failure = self._fill_slot(pool, op.hash_at(position), slot)
             finally:
-                self.runtime.gate("io.copied", self.rank, op.id)
+                self.runtime.gate("io.beside", self.rank, op.id)
                 pool.host.allocator.end_write(slot)
             if failure is not None:
                 return failure
