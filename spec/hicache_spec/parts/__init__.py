@@ -9,13 +9,14 @@ from typing import Any
 from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
-from . import control
+from . import control, pool_bounds, pools
 from .groups_design import GROUPS, GROUPS_BOUNDS
 
 PARTS: dict[str, Part] = {
     p.name: p
     for p in [
         control.CONTROL,
+        pools.POOLS,
     ]
 }
 
@@ -24,6 +25,7 @@ OWN_DESIGNS: dict[str, Design] = {GROUPS.name: GROUPS}
 
 PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     control.CONTROL.name: control.BOUNDS,
+    pools.POOLS.name: pool_bounds.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""

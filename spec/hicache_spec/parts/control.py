@@ -47,7 +47,7 @@ CONTROL_TREE = replace(
     control_fails=True,
     writes=True,
 )
-CONTROL_AGAIN = replace(_ONE_PAGE, name="control_again", attempts=2, aborts=True, control_fails=True)
+CONTROL_AGAIN = replace(_ONE_PAGE, name="control_again", attempts=2, control_fails=True)
 CONTROL_PAIR = replace(_ONE_PAGE, name="control_pair", requests=2, stops=True)
 CONTROL_TRIO = replace(_ONE_PAGE, name="control_trio", ranks=3)
 

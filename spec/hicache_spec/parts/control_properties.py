@@ -30,6 +30,7 @@ from .control_rules import (
     IO_THREAD,
     ON_ATTACH_FAILED,
     ON_ATTACHED,
+    ON_ATTACHING,
     ON_BEGUN_AGAIN,
     ON_DETACHED,
     ON_DETACHING,
@@ -163,7 +164,7 @@ def step_attaching_touches_nothing(s: State, t: State) -> bool:
     Why: a failed attach leaves the old state.
     """
     return (
-        not any(s.place[r] in (STARTING, HALF_STARTED, STARTED, FAILED) for r in RANKS)
+        not (emitted(t, ON_ATTACHING) or any(s.place[r] in (STARTING, HALF_STARTED, STARTED, FAILED) for r in RANKS))
         or any(emitted(t, ON_WRITTEN, chain=c) for c in CHAINS)
         or (
             all(t.attempts[request] == s.attempts[request] for request in REQUESTS)
@@ -347,7 +348,7 @@ def sometimes_attached_again(s: State, t: State) -> bool:
 
 @sometimes
 def sometimes_reset_with_operations_on_their_way(s: State, t: State) -> bool:
-    """§13.5 A reset begins while an operation that has ended still travels, and another is pending or may be one."""
+    """§13.5 A reset begins while an operation is on its way."""
     return begins_to_detach(t) and emitted(t, ON_RESETTING) and any(is_travelling(s, op) for op in OPS)
 
 
