@@ -493,8 +493,13 @@ def sched_write_through(s: State, chain: int) -> None:
     """§3.11 A request computed the next page of a chain, and its copy goes to the host tree."""
     require(WRITES, "requests write through")
     require(s.resident[chain] < LENGTH, "the chain has a next page")
-    require(s.free[0] > 0, "a host page is free")
+    require(may_write(s), "a host page is free")
     write_through(s, chain)
+
+
+def may_write(s: State) -> bool:
+    """There is memory for a page that is written through."""
+    return s.free[0] > 0
 
 
 def write_through(s: State, chain: int) -> None:
