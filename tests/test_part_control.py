@@ -259,7 +259,7 @@ def test_an_answer_of_before_a_reset_ends_the_operation_that_has_its_name_now() 
 
 
 def test_a_stop_flag_leaves_a_rank_in_the_all_reduce_for_ever() -> None:
-    """As a flush after an abort does in sglang 0.5.21 to 0.5.23."""
+    """As a flush after an abort may in sglang 0.5.21 to 0.5.23, there for the thread that agrees on acks."""
     run = shortest("query_ends_between_two_operations", DEADLOCK)
     assert len(run) == 10
     assert "query_ask_storage(rank=0, hit=0)" in run
@@ -268,7 +268,7 @@ def test_a_stop_flag_leaves_a_rank_in_the_all_reduce_for_ever() -> None:
 
 
 def test_a_reset_that_does_not_wait_for_its_threads_has_two_at_one_queue() -> None:
-    """As each flush does in sglang up to 0.5.18."""
+    """As a flush may have in sglang up to 0.5.18, which does not wait for its IO thread."""
     run = shortest("sched_begins_again_beside_living_threads", "inv_one_consumer_per_queue")
     assert run[-2:] == ["sched_begin_again(rank=0)", "sched_start_query_thread(rank=0)"]
     assert len(run) == 4

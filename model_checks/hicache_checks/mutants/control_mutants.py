@@ -1,8 +1,8 @@
 """Mutants of the part *control* (SPEC.md §13): what each replaces, where it is looked for, what breaks first, and when.
 
 Several are what was found in releases: a stop flag that each rank's thread looks at by itself (flush-after-abort, in
-sglang 0.5.21 to 0.5.23), an IO thread that nobody waits for (in sglang up to 0.5.18), pages of an aborted operation
-that a detach forgets (detach-after-abort, in sglang 0.5.19 to 0.5.23).
+sglang 0.5.21 to 0.5.23), an IO thread that a reset does not wait for (in sglang up to 0.5.18), pages of an aborted
+operation that a detach forgets (detach-after-abort, in sglang 0.5.19 to 0.5.23).
 """
 
 from __future__ import annotations
