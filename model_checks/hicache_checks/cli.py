@@ -27,6 +27,7 @@ class Bounds(enum.StrEnum):
     SMALL = "small"
     MEDIUM = "medium"
     CONTROL = "control"
+    POOLS = "pools"
     GROUPS = "groups"
 
 

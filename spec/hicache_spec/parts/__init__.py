@@ -7,15 +7,16 @@ from types import ModuleType
 from typing import Any
 
 from ..bounds import BOUNDS
-from ..designs import DESIGNS
+from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
-from . import control
+from . import control, pool_bounds, pools
 from .groups_design import GROUPS, GROUPS_BOUNDS
 
 PARTS: dict[str, Part] = {
     p.name: p
     for p in [
         control.CONTROL,
+        pools.POOLS,
     ]
 }
 
@@ -24,11 +25,17 @@ OWN_DESIGNS: dict[str, Design] = {GROUPS.name: GROUPS}
 
 PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     control.CONTROL.name: control.BOUNDS,
+    pools.POOLS.name: pool_bounds.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""
 
 ALL_BOUNDS: dict[str, tuple[Any, ...]] = {**BOUNDS, **PART_BOUNDS}
+
+
+def design_of(bounds: str) -> str:
+    """The design that these bounds of a part, or of several such as `pools+control`, are for."""
+    return bounds if bounds in OWN_DESIGNS else f"{DECIDE_AT_DRAIN.name}+{bounds}"
 
 
 def design_named(name: str) -> Design:
@@ -44,10 +51,11 @@ def design_named(name: str) -> Design:
 
 
 def must_reach(design: Design, bounds: str) -> list[str]:
-    """The outcomes that a design must reach in named bounds: in a part's, those of the part; else those that no part
-    brings."""
-    if bounds in PARTS:
-        modules = [m for m in design.modules if m in PARTS[bounds].modules]
+    """The outcomes that a design must reach in named bounds: in a part's, those of the part, and in those of several
+    parts, those of the last one; else those that no part brings."""
+    last = bounds.rpartition("+")[2]
+    if last in PARTS:
+        modules = [m for m in design.modules if m in PARTS[last].modules]
     else:
         modules = [m for m in design.modules if not any(m in part.modules for part in PARTS.values())]
     return [rule.name for module in modules for rule in _rules_in(module) if rule.kind == "sometimes"]
@@ -60,4 +68,4 @@ def _rules_in(module: ModuleType) -> Iterator[Rule]:
             yield rule
 
 
-__all__ = ["ALL_BOUNDS", "OWN_DESIGNS", "PARTS", "PART_BOUNDS", "design_named", "must_reach"]
+__all__ = ["ALL_BOUNDS", "OWN_DESIGNS", "PARTS", "PART_BOUNDS", "design_named", "design_of", "must_reach"]
