@@ -19,6 +19,7 @@ from hicache_checks.mutants.faulty_liveness import LivenessMutant
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant
 from hicache_spec import Bounds, BoundSpec, Refused, properties
 from hicache_spec.bounds import AGAIN, LIMITER, SOLO_CHURN
+from hicache_spec.designs import PROGRESS_ACK
 from hicache_spec.language import State
 from hicache_spec.parts import PART_BOUNDS, design_named, must_reach
 from hicache_spec.parts.control import (
@@ -272,6 +273,18 @@ def test_a_reset_that_does_not_wait_for_its_threads_has_two_at_one_queue() -> No
     run = shortest("sched_begins_again_beside_living_threads", "inv_one_consumer_per_queue")
     assert run[-2:] == ["sched_begin_again(rank=0)", "sched_start_query_thread(rank=0)"]
     assert len(run) == 4
+
+
+def test_where_acks_are_on_their_way_a_detach_forgets_the_pages_of_an_aborted_operation() -> None:
+    """As sglang 0.5.19 to 0.5.23 do: the IO thread has ended, and the last ack that would release them is not taken."""
+    spec = BoundSpec(PROGRESS_ACK.joined(CONTROL), CONTROL_SOLO)
+    violation = explore(spec, only={"inv_detached_is_at_rest"}).violation
+    assert violation is not None
+    run = [spec.steps[number].label for number in violation.run]
+    assert run[9:] == [
+        *("sched_detach()", "io_release_page(rank=0)", "sched_tell_threads_to_stop(rank=0)"),
+        *("query_end(rank=0)", "io_end(rank=0)", "sched_let_go(rank=0)"),
+    ]
 
 
 # ---- names and tables
