@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from hicache_impl.pool_spec import PoolSpec, checked_pools
+
 Policy = Literal["best_effort", "wait_complete", "timeout"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 
@@ -17,7 +19,8 @@ class CacheConfig:
     `page_size` is in tokens. `page_bytes` counts all layers of one page on one rank and is a multiple of `layers`.
     `limit_pages` is what the limiter compares occupied pages with (a submission is declined while
     occupied >= limit); 0 means `host_pages`, and reading the field then gives that number.
-    Raises ValueError with one line that names the field.
+    `tree` is the kind of tree (see `trees`), `pools` what the model keeps beside its pages, also given as the fields
+    of each. Raises ValueError with one line that names the field.
     """
 
     host_pages: int
@@ -35,6 +38,8 @@ class CacheConfig:
     namespace: str = ""
     device: str = "cpu"
     query_batch_pages: int = 128
+    tree: str = "hiradix"
+    pools: tuple[PoolSpec, ...] = ()
 
     def __post_init__(self) -> None:
         if self.limit_pages == 0:
@@ -52,10 +57,22 @@ class CacheConfig:
         if self.policy not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")
 
+        object.__setattr__(self, "pools", checked_pools(self.tree, self.pools))
+
     @property
     def layer_bytes(self) -> int:
         """Bytes of one layer of one page."""
         return self.page_bytes // self.layers
+
+    @property
+    def stored_layers(self) -> int:
+        """Layers of a page with those of the sidecars that are packed behind them."""
+        return self.layers + sum(pool.layers for pool in self.pools if pool.place == "packed")
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of a page with the sidecars that are packed into it."""
+        return self.stored_layers * self.layer_bytes
 
     def timeout_s(self, pages: int) -> float:
         """Seconds that a fetch of `pages` pages may take under the `timeout` policy."""

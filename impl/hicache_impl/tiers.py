@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from hicache_impl import events
-from hicache_impl.controller import BackupJob
+from hicache_impl.beside import Beside
+from hicache_impl.controller import BackupJob, SlotToStore
+from hicache_impl.extra_pools import free_slots
 from hicache_impl.keys import PrefixKey
-from hicache_impl.ledger import Ledger
-from hicache_impl.trees.node import Inserted, Match, Node, TreeError
+from hicache_impl.trees.components import DEVICE
+from hicache_impl.trees.node import Inserted, Match, Node, Slots, TreeError
 
 
-class Tiers(Ledger):
+class Tiers(Beside):
     """Matching, inserting and moving pages. Every call takes the same decisions on every rank, without a collective."""
 
     def match(self, key: PrefixKey) -> Match:
         """The longest known prefix, device first, then host only."""
         return self.tree.match(key)
 
-    def insert(self, key: PrefixKey, device_pages: Sequence[int]) -> Inserted:
+    def insert(self, key: PrefixKey, device_pages: Sequence[int], slots: Slots = MappingProxyType({})) -> Inserted:
         """Hang computed device pages, one for each page of `key`, into the tree and write them through.
 
-        The caller frees `duplicate_pages`. Errors: see HiRadixTree.insert_device.
+        `slots` is what is beside them; of it, what the tree has already is freed. The caller frees `duplicate_pages`.
+        Errors: see RadixTree.insert_device and RadixTree.attach.
         """
         inserted = self.tree.insert_device(key, device_pages)
+        free_slots(self.extra, DEVICE, self.tree.attach(inserted.node, DEVICE, slots))
         self._write_through(inserted.node)
         return inserted
 
@@ -35,9 +40,17 @@ class Tiers(Ledger):
         for step in self.tree.path(node):
             if step.host is None and not self._write_node(step):
                 return
+            self._write_late(step)
+
+    def _write_late(self, node: Node) -> None:
+        """Back up what was computed beside pages that are backed up, if there is room for it."""
+        if self._is_short_beside(node) and self._has_room_beside(node):
+            slots = self._write_beside(node)
+            self.log.emit(events.WRITTEN, node=node.id, pages=0)
+            self._queue_backup(node, (), slots)
 
     def _write_node(self, node: Node) -> bool:
-        if self._obtainable_pages() < len(node):
+        if self._obtainable_pages() < len(node) or not self._has_room_beside(node):
             return False
         self._make_room(len(node))
         host_pages = self.host.allocator.alloc(len(node))
@@ -47,20 +60,23 @@ class Tiers(Ledger):
         self.tree.set_host(node, host_pages)
         self.counters.written_pages += len(node)
         self.log.emit(events.WRITTEN, node=node.id, pages=len(node))
-        self._queue_backup(node, host_pages)
+        self._queue_backup(node, host_pages, self._write_beside(node))
         return True
 
-    def _queue_backup(self, node: Node, host_pages: tuple[int, ...]) -> None:
+    def _queue_backup(self, node: Node, host_pages: tuple[int, ...], slots: tuple[SlotToStore, ...] = ()) -> None:
         """The backup thread reads these host pages until its ack is drained; so long they are protected.
 
         While no store is attached, the pages count as refused at once.
         """
         if self.storage is None:
             self.counters.unstored_pages += len(host_pages)
+            self.counters.unstored_slots += len(slots)
             self.log.emit(events.STORED, node=node.id, pages=len(host_pages), failed=len(host_pages))
             return
-        job = BackupJob(node, tuple(node.hashes), host_pages)
+        job = BackupJob(node, tuple(node.hashes[: len(host_pages)]), host_pages, slots, len(node))
         self.tree.protect_host(node)
+        if slots:
+            self.tree.hold_slots(node)
         self.backups[job] = node
         self.controller.backup_queue.put(job)
 
@@ -80,15 +96,20 @@ class Tiers(Ledger):
         try:
             # Locked, because making room must not take away what the loaded part hangs from.
             device_pages = self.alloc_device(len(match.host_pages))
+            slots = None if device_pages is None else self._take_device_slots(self._missing_on_device(match))
         finally:
             self.tree.unlock_device(match.device_node)
         if device_pages is None:
+            return None
+        if slots is None:
+            self.free_device(device_pages)
             return None
         done = 0
         for node in nodes:
             pages = device_pages[done : done + len(node)]
             done += len(node)
             self._load_node(node, pages)
+        self._load_beside(match, slots)
         return list(device_pages)
 
     def _load_node(self, node: Node, device_pages: Sequence[int]) -> None:
@@ -111,7 +132,7 @@ class Tiers(Ledger):
 
     def evict_device(self, pages: int) -> int:
         """Drop at least `pages` device pages of nodes that nobody locks, as far as there are; returns how many."""
-        evicted = self.tree.evict_device(pages, lambda node: None)
+        evicted = self.tree.evict_device(pages, self._on_evict_device)
         self.device.allocator.free(evicted)
         return len(evicted)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hicache_impl import events
 from hicache_impl.cache import HiCache
-from hicache_impl.controller import BackupAck, BackupJob, Controller
+from hicache_impl.controller import BackupAck, BackupJob, Controller, SlotToStore
 from hicache_impl.mutants.mutant import faulty_cache, faulty_controller, faulty_tree
 from hicache_impl.trees.hiradix import HiRadixTree
 from hicache_impl.trees.node import Node
@@ -73,7 +73,7 @@ class AcksWithoutUnprotecting(HiCache):
 class BacksUpUnprotectedPages(AcksWithoutUnprotecting):
     """P32. Host pages may be evicted and reused while the backup thread has yet to read them."""
 
-    def _queue_backup(self, node: Node, host_pages: tuple[int, ...]) -> None:
+    def _queue_backup(self, node: Node, host_pages: tuple[int, ...], slots: tuple[SlotToStore, ...] = ()) -> None:
         job = BackupJob(node, tuple(node.hashes), host_pages)
         self.backups[job] = node
         self.controller.backup_queue.put(job)

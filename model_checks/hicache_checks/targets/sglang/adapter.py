@@ -218,6 +218,10 @@ class SglangAdapter:
         """Copies between the pools do not end."""
         self._crew.each("hold_copies")
 
+    def hold_copies_of(self, rank: int) -> None:
+        """Copies of one rank do not end."""
+        self._crew.one(rank, "hold_copies")
+
     def release_copies(self) -> None:
         """They do."""
         self._crew.each("release_copies")

@@ -160,11 +160,11 @@ class RankModel(RankStorage):
 
     def hold_copies(self) -> None:
         """Copies between the pools do not end."""
-        COPIES.are_held = True
+        COPIES.hold(self.number)
 
     def release_copies(self) -> None:
         """They do."""
-        COPIES.go_on()
+        COPIES.go_on(self.number)
 
     # ---- one thing at a time
 
@@ -178,7 +178,7 @@ class RankModel(RankStorage):
         else:
             self.cache.init_load_back(request.last_host_node, request.host_hit_length)
         self.cache.ready_to_load_host_cache()
-        COPIES.go_on()
+        COPIES.go_on(self.number)
         for _ in range(TURNS_TO_REST):
             self.cache.loading_check()
             if not self.cache.ongoing_load_back:
