@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_args
 
 import torch
@@ -44,8 +45,9 @@ class Reference:
 
     `storage`: what `open_storage` takes (a store of its own for each `reset`, shared by the ranks), one store for all
     ranks, or one for each. Every rank sees it through a FaultyStorage, `faults[rank]`, that a test may script.
-    `config` may also be given to `reset`. Errors of every call: Disagreement, Desync, and what the cache raises; after
-    one of them only `reset` and `close` may be called.
+    `config` may also be given to `reset`. `settings` are fields of CacheConfig that every system gets, `variants` those
+    that it may get, by name. Errors of every call: Disagreement, Desync, and what the cache raises; after one of them
+    only `reset` and `close` may be called.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class Reference:
         cache_class: type[HiCache] = HiCache,
         controller_class: type[Controller] = Controller,
         timeout_s: float = 60,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+        variants: Mapping[str, Sequence[Any]] = MappingProxyType({}),
     ) -> None:
         self.runtime: Runtime = runtime if runtime is not None else GatedRuntime()
         self.caches: list[HiCache] = []
@@ -65,6 +69,8 @@ class Reference:
         self._cache_class = cache_class
         self._controller_class = controller_class
         self._timeout_s = timeout_s
+        self._settings = settings
+        self._variants = variants
         self._logs: list[EventLog] = []
         self._groups: list[Groups] = []
         self._jobs: list[Queue] = []
@@ -81,14 +87,19 @@ class Reference:
     def capabilities(self) -> frozenset[str]:
         """What else than the required calls can be used."""
         gated = GATED_CAPABILITIES if isinstance(self.runtime, GatedRuntime) else ()
-        return frozenset((*CAPABILITIES, *gated))
+        varied = ("variants",) if self._variants else ()
+        return frozenset((*CAPABILITIES, *gated, *varied))
+
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        """What else `reset` may be told, by name: its values, the plainest first."""
+        return self._variants
 
     def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
         """Close what there is, and start empty caches for `config` (a mapping holds CacheConfig's fields)."""
         with contextlib.suppress(Exception):
             # What went wrong before was reported by the call that met it.
             self.close()
-        self.config = config if isinstance(config, CacheConfig) else CacheConfig(**config)
+        self.config = config if isinstance(config, CacheConfig) else CacheConfig(**{**self._settings, **config})
         ranks = self.config.ranks
         self._asked = set()
         stores, self._owned = self._open_stores(ranks)
@@ -196,7 +207,7 @@ class Reference:
         if isinstance(self.runtime, GatedRuntime):
             self.runtime.wait_idle(self._timeout_s)
         else:
-            self._all("settle", lambda cache: cache.controller.settle(self._timeout_s))
+            self._all("settle", lambda cache: cache.settle(self._timeout_s))
 
     def logs(self) -> list[EventLog]:
         """One a rank."""
@@ -272,7 +283,7 @@ class Reference:
 
     def threads_of(self, rank: int) -> tuple[str, ...]:
         """The names of the threads of this rank: its workers, and whoever drives it."""
-        return tuple(f"{name}-{rank}" for name in (*WORKERS, "scheduler"))
+        return tuple(f"{name}-{rank}" for name in (*WORKERS, *self.caches[rank].lanes, "scheduler"))
 
     def _open_gates(self) -> None:
         """What is held would never come to an end."""

@@ -7,7 +7,7 @@ depends only on what all ranks know, and never one inside a loop over requests.
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
 from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
 from hicache_impl.ranks import Groups
-from hicache_impl.runtime import Runtime, Stalled
+from hicache_impl.runtime import Queue, Runtime, Stalled
 from hicache_impl.storage import Storage
 from hicache_impl.tiers import Tiers
 from hicache_impl.trees.hiradix import HiRadixTree
@@ -92,6 +92,7 @@ class HiCache(Drain, Tiers):
 
     def start(self) -> None:
         """Start the worker threads."""
+        self.open_lanes()
         self.controller.start()
 
     # --- prefetch ------------------------------------------------------------------------------------------------
@@ -246,6 +247,10 @@ class HiCache(Drain, Tiers):
             self._revoke(op, ABORT, "abort")
             self._release_unagreed(op, 0, counted.get(op, 0))
 
+    def _control_queues(self) -> tuple[tuple[Queue, Callable[[list[Any]], None]], ...]:
+        """What a tick drains: what the workers answered, and then the copies that have landed."""
+        return (*super()._control_queues(), *self._copy_queues())
+
     # --- the store, at run time ----------------------------------------------------------------------------------
 
     def detach_storage(self, timeout_s: float = 60) -> None:
@@ -296,6 +301,9 @@ class HiCache(Drain, Tiers):
         self._check_open()
         chosen = self.storage if storage is None else storage
         self.detach_storage(timeout_s)
+        if self.lanes:
+            # Without a store, copies may still be under way.
+            self.quiesce(timeout_s)
         self.tree = self.tree_class(self.config.namespace)
         self.host.reset()
         self.device.reset()
@@ -320,7 +328,7 @@ class HiCache(Drain, Tiers):
             self.tick()
             lengths = self.controller.queue_lengths()
             pending, stalled_somewhere = self.groups.sched.all_max(
-                [sum(lengths.values()) + len(self.backups), int(stalled is not None)]
+                [sum(lengths.values()) + len(self.backups) + self.copies_under_way(), int(stalled is not None)]
             )
             if stalled_somewhere:
                 raise Stalled(f"rank {self.rank}: {stalled or 'a worker of another rank did not come to rest'}")
@@ -331,10 +339,15 @@ class HiCache(Drain, Tiers):
     def _why_stalled(self, timeout_s: float) -> Stalled | None:
         """Why the workers do not come to rest, to be told to the other ranks before it is raised."""
         try:
-            self.controller.settle(timeout_s)
+            self.settle(timeout_s)
         except Stalled as stalled:
             return stalled
         return None
+
+    def settle(self, timeout_s: float) -> None:
+        """Return when workers have done what is queued, and all copies have landed. Stalled: see Controller.settle."""
+        self.settle_copies(timeout_s)
+        self.controller.settle(timeout_s)
 
     def observe(self) -> dict[str, Any]:
         """What can be seen from outside (see audit.observe)."""
@@ -355,7 +368,7 @@ class HiCache(Drain, Tiers):
         self.log.emit(events.CLOSED)
         for op in self.records.values():
             op.cancel()
-        stuck = self.controller.close(timeout_s)
+        stuck = [*self.controller.close(timeout_s), *self.close_lanes(timeout_s)]
         self.storage = None
         for op in list(self.records.values()):
             self._forget(op)

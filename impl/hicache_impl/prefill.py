@@ -33,6 +33,8 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
     if loaded is None:
         on_host = 0
     done = on_device + on_host
+    # A model would wait for each layer when it comes to it, also for what others load.
+    cache.wait_loaded()
     wrong = check_bytes(cache, hashes[on_device:done], loaded or (), cache.device, f"pages {on_device} to {done}")
     node = match.host_node if on_host else match.device_node
     cache.lock(node)

@@ -285,7 +285,7 @@ class HiRadixTree:
         assert parent is not None
         assert 0 < at < len(node)
         upper = self._new_node(node.pages[:at], node.hashes[:at], parent)
-        upper.lock_ref = node.lock_ref
+        upper.lock_ref, upper.hits = node.lock_ref, node.hits
         parent.children[upper.pages[0]] = upper
         if node.device is not None:
             upper.device, node.device = node.device[:at], node.device[at:]

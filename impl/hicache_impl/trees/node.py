@@ -18,7 +18,8 @@ class Node:
     holds it keeps the whole prefix; page lists that are needed as they were must be copied before.
 
     `lock_ref` counts the locks of this node and of its descendants, `host_ref` the protections of this node alone.
-    `last_access` is a counter, not a clock. A node that left the tree has `detached` set and no values.
+    `last_access` is a counter, not a clock. `hits` counts how often it was inserted, for the write policy. A node that
+    left the tree has `detached` set and no values.
     """
 
     id: int
@@ -30,6 +31,7 @@ class Node:
     lock_ref: int = 0
     host_ref: int = 0
     last_access: int = 0
+    hits: int = 0
     children: dict[bytes, Node] = field(default_factory=dict)
     device_children: int = 0
     host_children: int = 0
