@@ -13,17 +13,19 @@ from typing import Any, ClassVar
 
 from hicache_impl import audit, events
 from hicache_impl.config import CacheConfig
-from hicache_impl.controller import Controller, WorkerDied
+from hicache_impl.controller import BackupAck, Controller, WorkerDied
 from hicache_impl.device_pool import DevicePool
 from hicache_impl.drain import Drain
 from hicache_impl.events import Log, NullLog
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
+from hicache_impl.metrics import STORAGE
 from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
 from hicache_impl.ranks import Groups
 from hicache_impl.runtime import Queue, Runtime, Stalled
 from hicache_impl.storage import Storage
+from hicache_impl.telemetry import Telemetry
 from hicache_impl.tiers import Tiers
 from hicache_impl.trees.hiradix import HiRadixTree
 from hicache_impl.trees.node import Match
@@ -251,6 +253,11 @@ class HiCache(Drain, Tiers):
         """What a tick drains: what the workers answered, and then the copies that have landed."""
         return (*super()._control_queues(), *self._copy_queues())
 
+    def _drain_ack(self, ack: BackupAck) -> None:
+        super()._drain_ack(ack)
+        if self.telemetry is not None and not ack.failed_pages:
+            self.telemetry.stored(STORAGE, ack.job.hashes, None)
+
     # --- the store, at run time ----------------------------------------------------------------------------------
 
     def detach_storage(self, timeout_s: float = 60) -> None:
@@ -405,8 +412,10 @@ def open_rank(
     *,
     cache_class: type[HiCache] = HiCache,
     controller_class: type[Controller] = Controller,
+    telemetry: Telemetry | None = None,
 ) -> HiCache:
     """A started cache for `groups.rank`, with new pools and an empty tree. ValueError: the groups have another size."""
+    log = log if log is not None else NullLog()
     if groups.size != config.ranks:
         raise ValueError(f"ranks is {config.ranks}, the group has {groups.size}")
     pools = Pools(HostPool.from_config(config), DevicePool.from_config(config))
@@ -418,9 +427,11 @@ def open_rank(
         storage,
         groups,
         runtime,
-        log if log is not None else NullLog(),
+        log if telemetry is None else telemetry.listening(log),
         controller_class,
     )
+    if telemetry is not None:
+        cache.tell(telemetry)
     cache.start()
     return cache
 

@@ -14,7 +14,9 @@ from typing import Any
 from hicache_impl import events
 from hicache_impl.controller import BackupJob
 from hicache_impl.ledger import Ledger
+from hicache_impl.metrics import DEVICE, HOST, NOWHERE
 from hicache_impl.runtime import Queue
+from hicache_impl.telemetry import Telemetry
 from hicache_impl.transfers import LOAD, WRITE, Copy, StreamLane, WorkerLane, lane
 from hicache_impl.trees.node import Node
 
@@ -23,10 +25,12 @@ from hicache_impl.trees.node import Node
 class WriteJob:
     """Pages on their way to the host. `backup` has copies of what the node was, because it may be split meanwhile.
 
-    `evicts`: the device pages are to be forgotten when they are written. `began_s` is of the runtime's clock.
+    `evicts`: the device pages are to be forgotten when they are written. `parent`: the hash that the first page is
+    chained to. `began_s` is of the runtime's clock.
     """
 
     backup: BackupJob
+    parent: bytes
     device_pages: tuple[int, ...]
     evicts: bool
     began_s: float
@@ -38,11 +42,15 @@ class LoadJob:
 
     node: Node
     hashes: tuple[bytes, ...]
+    parent: bytes
     began_s: float
 
 
 class Copies(Ledger):
     """The lanes of one rank, and the steps at both ends of a copy. Same calls in the same order on every rank."""
+
+    telemetry: Telemetry | None = None
+    _coming: Node | None = None
 
     def __init__(self, *parts: Any, **more: Any) -> None:
         super().__init__(*parts, **more)
@@ -50,6 +58,34 @@ class Copies(Ledger):
         self.lanes: dict[str, WorkerLane | StreamLane] = {
             name: lane(name, self.rank, self.runtime, self.config.device, self._lane_died) for name in names
         }
+
+    def _begin(self) -> None:
+        super()._begin()
+        if self.telemetry is not None:
+            self.telemetry.cleared()
+            self.tree.on_change = self._tell_change
+
+    def tell(self, telemetry: Telemetry) -> None:
+        """From now on, here is told what happens; the log tells the rest (see Telemetry.listening)."""
+        self.telemetry = telemetry
+        self.tree.on_change = self._tell_change
+
+    def _tell_change(self, node: Node, parent: Node, tier: str, came: bool) -> None:
+        """What is on its way is told when it has landed."""
+        assert self.telemetry is not None
+        if came and node is self._coming:
+            return
+        tell = self.telemetry.stored if came else self.telemetry.removed
+        tell(tier, node.hashes, self.tree.chain_parent(parent))
+
+    def _tell_landed(self, tier: str, hashes: Sequence[bytes], parent: bytes) -> None:
+        if self.telemetry is not None:
+            self.telemetry.stored(tier, hashes, parent)
+
+    def _tell_moved(self, source: str, target: str, reason: str, pages: int, began_s: float | None = None) -> None:
+        if self.telemetry is not None:
+            seconds = None if began_s is None else self.runtime.now() - began_s
+            self.telemetry.moved(source, target, reason, pages, seconds)
 
     def open_lanes(self) -> None:
         """Before the first copy."""
@@ -102,15 +138,18 @@ class Copies(Ledger):
         """The host pages belong to `node` from now on; its bytes come, in order."""
         assert node.device is not None
         device_pages = tuple(node.device)
-        job = WriteJob(
-            BackupJob(node, tuple(node.hashes), host_pages), device_pages, evicts, began_s=self.runtime.now()
-        )
+        backup = BackupJob(node, tuple(node.hashes), host_pages)
+        job = WriteJob(backup, self._parent_hash(node), device_pages, evicts, began_s=self.runtime.now())
         if WRITE not in self.lanes:
             self.host.store_from(self.device, device_pages, host_pages)
+        else:
+            self._coming = node
         self.tree.set_host(node, host_pages)
+        self._coming = None
         self.counters.written_pages += len(node)
         self.log.emit(events.WRITTEN, node=node.id, pages=len(node))
         if WRITE not in self.lanes:
+            self._tell_moved(DEVICE, HOST, self.config.write_policy, len(node), job.began_s)
             self._queue_backup(job.backup)
             return
         self._keep(node)
@@ -123,6 +162,8 @@ class Copies(Ledger):
     def _drain_write(self, job: WriteJob) -> None:
         """The bytes are on the host of every rank."""
         node = job.backup.node
+        self._tell_landed(HOST, job.backup.hashes, job.parent)
+        self._tell_moved(DEVICE, HOST, self.config.write_policy, len(job.device_pages), job.began_s)
         self._queue_backup(job.backup)
         self._let_go(node)
         if job.evicts and self.tree.device_order.oldest() is node:
@@ -145,30 +186,46 @@ class Copies(Ledger):
 
     def _evict_one(self) -> int:
         """The device forgets the node that is to go first; returns pages."""
-        evicted = self.tree.evict_device(1, lambda node: None)
+        evicted = self.tree.evict_device(1, self._on_evict_device)
         self.device.allocator.free(evicted)
         return len(evicted)
+
+    def _on_evict_device(self, node: Node) -> None:
+        self._tell_moved(DEVICE, NOWHERE, "evicted" if node.host is not None else "dropped", len(node))
 
     # Up.
 
     def _begin_load(self, node: Node, device_pages: Sequence[int]) -> None:
         """The device pages belong to `node` from now on; its bytes come, layer by layer, in order."""
         assert node.host is not None
+        job = LoadJob(node, tuple(node.hashes), self._parent_hash(node), began_s=self.runtime.now())
         if LOAD not in self.lanes:
             self.device.load_from(self.host, node.host, device_pages)
             self.tree.set_device(node, device_pages)
+            self._tell_moved(HOST, DEVICE, "load_back", len(node), job.began_s)
             return
-        job = LoadJob(node, tuple(node.hashes), began_s=self.runtime.now())
         host_pages = tuple(node.host)
+        self._coming = node
         self.tree.set_device(node, device_pages)
+        self._coming = None
         self._keep(node)
         self.lanes[LOAD].begin(self.host, host_pages, self.device, device_pages, job)
 
     def _drain_loads(self, copies: Sequence[Copy]) -> None:
         for copy in copies:
-            self._let_go(copy.job.node)
+            self._drain_load(copy.job)
+
+    def _drain_load(self, job: LoadJob) -> None:
+        """The bytes are on the device of every rank."""
+        self._tell_landed(DEVICE, job.hashes, job.parent)
+        self._tell_moved(HOST, DEVICE, "load_back", len(job.hashes), job.began_s)
+        self._let_go(job.node)
 
     # Both.
+
+    def _parent_hash(self, node: Node) -> bytes:
+        assert node.parent is not None
+        return self.tree.chain_parent(node.parent)
 
     def _keep(self, node: Node) -> None:
         """While it is copied, neither its device nor its host pages may be given to others."""

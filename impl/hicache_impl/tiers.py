@@ -126,7 +126,7 @@ class Tiers(Copies):
         """
         if self.config.write_policy == "write_back":
             return self._evict_writing_back(pages)
-        evicted = self.tree.evict_device(pages, lambda node: None)
+        evicted = self.tree.evict_device(pages, self._on_evict_device)
         self.device.allocator.free(evicted)
         return len(evicted)
 

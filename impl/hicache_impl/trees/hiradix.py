@@ -31,6 +31,8 @@ class HiRadixTree:
         self.host_order = EvictionOrder()
         self.device_order = EvictionOrder()
         self.host_only_pages = 0
+        # Told of each value that comes (True) or goes: the node, its parent, "device" or "host".
+        self.on_change: Callable[[Node, Node, str, bool], None] | None = None
         self._root_hash = namespace_hash(namespace)
         self._next_id = 1
         self._clock = 0
@@ -325,6 +327,10 @@ class HiRadixTree:
         parent.device_children += device_change
         parent.host_children += host_change
         node.device, node.host = device, host
+        if self.on_change is not None:
+            for tier, change in (("device", device_change), ("host", host_change)):
+                if change:
+                    self.on_change(node, parent, tier, change > 0)
         if device is None and host is None:
             assert not node.children
             assert not node.host_ref
