@@ -71,21 +71,27 @@ class KvEvents:
         self._take(event)
 
 
-def told_pages(told: Iterable[KvEvent]) -> dict[str, set[bytes]]:
-    """What a listener of one rank knows after these events, by tier.
+class Listener:
+    """What a listener of one rank knows: `known`, by tier. `take` is where its events go."""
 
-    ValueError: a page of the device or the host is told stored twice, or removed and was not stored (P29); a number is
-    missing.
-    """
-    known: dict[str, set[bytes]] = {"device": set(), "host": set(), "storage": set()}
-    for number, event in enumerate(told):
-        if event.number != number:
-            raise ValueError(f"event {number} is missing, {event.number} came")
+    def __init__(self) -> None:
+        self.known: dict[str, set[bytes]] = {"device": set(), "host": set(), "storage": set()}
+        self._next = 0
+
+    def take(self, event: KvEvent) -> None:
+        """Learn from one event.
+
+        ValueError: a page of the device or the host is told stored twice, or removed and was not stored (P29); a number
+        is missing.
+        """
+        if event.number != self._next:
+            raise ValueError(f"event {self._next} is missing, {event.number} came")
+        self._next += 1
         if event.kind == CLEARED:
-            known["device"].clear()
-            known["host"].clear()
-            continue
-        pages, there = set(event.hashes), known[event.tier]
+            self.known["device"].clear()
+            self.known["host"].clear()
+            return
+        pages, there = set(event.hashes), self.known[event.tier]
         if event.kind == STORED:
             if event.tier != "storage" and (again := pages & there):
                 raise ValueError(f"P29 {len(again)} pages are told stored on the {event.tier} a second time: {event}")
@@ -94,4 +100,11 @@ def told_pages(told: Iterable[KvEvent]) -> dict[str, set[bytes]]:
             if not pages <= there:
                 raise ValueError(f"P29 pages are told removed that were not on the {event.tier}: {event}")
             there -= pages
-    return known
+
+
+def told_pages(told: Iterable[KvEvent]) -> dict[str, set[bytes]]:
+    """What a listener knows after all events of one rank, by tier. ValueError: see Listener.take."""
+    listener = Listener()
+    for event in told:
+        listener.take(event)
+    return listener.known
