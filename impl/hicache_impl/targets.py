@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hicache_impl.adapter import Reference
-from hicache_impl.config import CacheConfig
+from hicache_impl.config import LAYOUTS, WRITE_POLICIES, CacheConfig
 from hicache_impl.gated import GatedRuntime
 from hicache_impl.runtime import ThreadRuntime
 from hicache_impl.variants.revoke_queue import open_reference
@@ -23,6 +23,20 @@ def reference() -> Reference:
 def gated() -> Reference:
     """The reference on threads that a test can hold at gates."""
     return Reference(runtime=GatedRuntime())
+
+
+# What a system may be told of its tiers: the values of each, the plainest first.
+TIERS: dict[str, tuple[object, ...]] = {
+    "async_copies": (True, False),
+    "write_policy": WRITE_POLICIES,
+    "load_back_pages_max": (0, 2),
+    "host_layout": LAYOUTS,
+}
+
+
+def tiers() -> Reference:
+    """The reference on plain threads, with all that it may be told of its tiers."""
+    return Reference(runtime=ThreadRuntime(), variants=TIERS)
 
 
 def revoke_queue() -> Reference:
