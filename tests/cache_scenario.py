@@ -27,6 +27,7 @@ class Scenario:
         cache_class: type[HiCache] = HiCache,
         controller_class: type[Controller] = Controller,
         timeout_s: float = 60,
+        telemetry: Any = None,
         **config: Any,
     ) -> None:
         self.runtime = GatedRuntime()
@@ -37,6 +38,7 @@ class Scenario:
             cache_class=cache_class,
             controller_class=controller_class,
             timeout_s=timeout_s,
+            telemetry=telemetry,
         )
 
     @property

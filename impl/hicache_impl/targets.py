@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hicache_impl.adapter import Reference
-from hicache_impl.config import CacheConfig
+from hicache_impl.config import LAYOUTS, WRITE_POLICIES, CacheConfig
 from hicache_impl.gated import GatedRuntime
 from hicache_impl.runtime import ThreadRuntime
 from hicache_impl.variants.revoke_queue import open_reference
@@ -25,10 +25,23 @@ def gated() -> Reference:
     return Reference(runtime=GatedRuntime())
 
 
+def tiers() -> Reference:
+    """The reference on plain threads, with all that it may be told of its tiers."""
+    return Reference(runtime=ThreadRuntime(), variants=TIERS)
+
+
 def revoke_queue() -> Reference:
     """The variant with a queue for revokes, on plain threads."""
     return open_reference(runtime=ThreadRuntime())
 
+
+# What a system may be told of its tiers: the values of each, the plainest first.
+TIERS: dict[str, tuple[object, ...]] = {
+    "async_copies": (True, False),
+    "write_policy": WRITE_POLICIES,
+    "load_back_pages_max": (0, 2),
+    "host_layout": LAYOUTS,
+}
 
 # What a model keeps beside its pages, by how much room there is for it: the values of the variant `beside`.
 DRAFT = {"name": "draft", "kind": "sidecar"}
@@ -50,10 +63,11 @@ BESIDE: dict[str, dict[str, tuple[dict[str, Any], ...]]] = {
 
 
 class _WithPools(Reference):
-    """The reference with a tree and its pools, of which the programs choose by the variant `beside`."""
+    """The reference with a tree and its pools, of which the programs choose by the variant `beside`, and with all that
+    it may be told of its tiers."""
 
     def __init__(self, tree: str, **parts: Any) -> None:
-        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree])}, **parts)
+        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree]), **TIERS}, **parts)
         self._pools: Mapping[str, Sequence[Mapping[str, Any]]] = BESIDE[tree]
 
     def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
