@@ -66,19 +66,9 @@ class Tiers(Copies):
                 return None
             if len(match.host_pages) > self._loadable_pages():
                 return None
-            self.tree.lock_device(match.device_node)
+            device_pages = self._alloc_to_load(match)
         except TreeError:
             return None
-        if nodes:
-            # Protected, because making room on the device may write back, which makes room on the host.
-            self.tree.protect_host(match.host_node)
-        try:
-            # Locked, because making room must not take away what the loaded part hangs from.
-            device_pages = self.alloc_device(len(match.host_pages))
-        finally:
-            self.tree.unlock_device(match.device_node)
-            if nodes:
-                self.tree.unprotect_host(match.host_node)
         if device_pages is None:
             return None
         done = 0
@@ -87,6 +77,22 @@ class Tiers(Copies):
             done += len(node)
             self._load_node(node, pages)
         return list(device_pages)
+
+    def _alloc_to_load(self, match: Match) -> tuple[int, ...] | None:
+        """Device pages for the host part.
+
+        Why it is locked and protected: making room must not take away what the part hangs from; nor, where it writes
+        back and so makes room on the host, the part itself.
+        """
+        self.tree.lock_device(match.device_node)
+        if match.host_pages:
+            self.tree.protect_host(match.host_node)
+        try:
+            return self.alloc_device(len(match.host_pages))
+        finally:
+            self.tree.unlock_device(match.device_node)
+            if match.host_pages:
+                self.tree.unprotect_host(match.host_node)
 
     def _loadable_pages(self) -> int:
         """Pages that may be on their way to the device besides those that are."""
