@@ -99,12 +99,13 @@ class WritesBackWithoutCopying(HiCache):
 class LoadsWhatMakingRoomTakes(HiCache):
     """P14. What is to be loaded is not protected while room is made for it on the device."""
 
-    def _alloc_to_load(self, match: Match) -> tuple[int, ...] | None:
+    def _alloc_to_load(self, match: Match) -> tuple[tuple[int, ...], dict[str, dict[int, int]]] | None:
         self.tree.lock_device(match.device_node)
         try:
-            return self.alloc_device(len(match.host_pages))
+            device_pages = self.alloc_device(len(match.host_pages))
         finally:
             self.tree.unlock_device(match.device_node)
+        return None if device_pages is None else (device_pages, {})
 
 
 class TellsOfACopyTwice(HiCache):
