@@ -31,7 +31,9 @@ class Drain(Beside):
             drain([self._next(queue) for _ in range(count)])
 
     def _next(self, queue: Queue) -> Any:
-        """The next item. A rank of a later stage may be told of one that its own worker has not put yet: it waits."""
+        """The next item. A rank that is told how many may have to wait until its own worker puts it."""
+        if not self.groups.sched.is_told:
+            return queue.get()
         try:
             return queue.get(timeout=HANDED_DOWN_S)
         except Empty:

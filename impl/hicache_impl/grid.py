@@ -121,6 +121,11 @@ class GridGroup(Group):
         self._axes = list(axes)
         self._words = words
 
+    @property
+    def is_told(self) -> bool:
+        """In a later stage."""
+        return self._words is not None and not self._words.is_first
+
     def first_min(self, values: Sequence[int]) -> list[int]:
         """The smallest over the ranks of the first stage, which tells the others."""
         return self._call("min", values, self._meet if self._words is None else self._follow)

@@ -51,10 +51,15 @@ class Group:
         """Element by element, the largest over all ranks."""
         return self._call("max", values)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether others decide what `first_min` says, so that this rank may have less than that."""
+        return False
+
     def first_min(self, values: Sequence[int]) -> list[int]:
         """Element by element, the smallest over the ranks of the first stage, which decide for all; here, of every one.
 
-        A rank of a later stage may be told more than it has itself: what was agreed will come to it as well.
+        A rank that is told may have less than that itself: what was agreed will come to it as well.
         """
         return self._call("min", values)
 
