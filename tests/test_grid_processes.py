@@ -30,7 +30,7 @@ SECONDS = 60.0
 GRIDS = [Layout(tp=2, cp=2), Layout(tp=2, pp=2)]
 
 
-def join(layout: Layout, rank: int, store: str) -> tuple[Groups, EventLog]:
+def join(layout: Layout, rank: int, store: str, device: str = "cpu") -> tuple[Groups, EventLog]:
     """This process's groups."""
     import torch
     import torch.distributed as dist
@@ -38,7 +38,7 @@ def join(layout: Layout, rank: int, store: str) -> tuple[Groups, EventLog]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=layout.world)
     log = EventLog(rank)
-    return grid_process_groups(layout, log, timeout_s=SECONDS), log
+    return grid_process_groups(layout, log, timeout_s=SECONDS, device=device), log
 
 
 def start(
@@ -115,6 +115,35 @@ def test_every_rank_makes_the_same_calls_in_the_same_order(
     assert found == {rank: {"state": "fetched", "pages": 2, "free": 6} for rank in range(layout.world)}
     assert len(calls[0]) > 3
     assert calls == [calls[0]] * layout.world
+
+
+# ---- on devices
+
+
+def agree_on_a_device(layout: Layout, rank: int, store: str, answers: Any) -> None:
+    """One call of each kind, over nccl."""
+    import torch
+
+    torch.cuda.set_device(rank)
+    groups, _ = join(layout, rank, store, f"cuda:{rank}")
+    agreed = [groups.sched.all_min([rank + 1]), groups.query.all_max([rank]), groups.sched.first_min([rank + 5])]
+    groups.sched.barrier()
+    answers.put((rank, agreed))
+    time.sleep(1)
+
+
+def devices() -> int:
+    """CUDA devices of this machine."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+@pytest.mark.skipif(devices() < 2, reason="nccl wants a device for each rank: there are not two")
+@pytest.mark.parametrize("layout", [Layout(tp=2), Layout(pp=2)], ids=str)
+def test_groups_over_nccl(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, answers = start(agree_on_a_device, layout, str(tmp_path / "store"), monkeypatch)
+    assert collect(answers, 2) == {rank: [[1], [1], [5]] for rank in range(2)}
 
 
 # ---- death
