@@ -31,11 +31,14 @@ DESIGN = design_named(f"decide_at_drain+{NAME}")
 
 # configuration: distinct states, transitions, depth
 SIZES = {
-    "turnover_sidecar": (3_600, 11_310, 31),
-    "turnover_state": (8_763, 27_784, 31),
-    "turnover_mixed": (10_742, 31_763, 35),
+    "turnover_sidecar": (4_854, 14_566, 32),
+    "turnover_state": (11_607, 35_550, 32),
+    "turnover_mixed": (14_060, 40_348, 36),
 }
-CAUGHT_ALONE = {"inv_stopped_ranks_hold_the_same_slots": "sched_reclaims_slots_by_its_own_count_before_a_detach"}
+CAUGHT_ALONE = {
+    "inv_stopped_ranks_hold_the_same_slots": "sched_reclaims_slots_by_its_own_count_before_a_detach",
+    "inv_rest_restores_every_pool": "sched_drops_the_slots_that_are_left",
+}
 NAMES_FIRST = {m.caught_by: m.name for m in reversed(TURNOVER_MUTANTS)} | CAUGHT_ALONE
 """For each property, the first faulty rule that it catches."""
 

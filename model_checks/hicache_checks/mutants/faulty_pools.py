@@ -281,7 +281,15 @@ def free_sidecars_of_published_pages(s: State, op: int, pool: int, pages: int, k
 # ---- control
 
 
-def take_no_slots(s: State, pool: int) -> None:
+def take_no_slots(s: State, rank: int, pool: int) -> None:
+    pass
+
+
+def drop_the_slots(s: State, rank: int, pool: int) -> None:
+    s.pool_releasing[rank][pool] = 0
+
+
+def keep_the_slots_of_before(s: State, rank: int, pool: int) -> None:
     pass
 
 
