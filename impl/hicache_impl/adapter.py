@@ -7,6 +7,7 @@ that must agree and do not are a `Disagreement` (P7); a rank that waits for one 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -324,16 +325,24 @@ class Reference:
     def _audit_store(self, cache: HiCache) -> list[str]:
         """P32: what was acknowledged is what the store took. P30: what it holds are the bytes of the pages."""
         problems = []
-        acknowledged, taken = cache.counters.stored_pages, self.faults[cache.rank].taken_pages
+        acknowledged = cache.counters.stored_pages + cache.counters.stored_slots
+        taken = self.faults[cache.rank].taken_pages
         if acknowledged != taken:
             problems.append(f"P32 {acknowledged} pages are acknowledged as stored, the store took {taken}")
         store, config = cache.controller.storage, self.config
         for key in sorted(self._asked, key=lambda asked: asked.pages):
             hashes = chain_hashes(key)
             names = [storage_key(page_hash, cache.rank, config.ranks) for page_hash in hashes]
-            for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False):
-                expected = page_content(page_hash, cache.rank, config.layers, config.layer_bytes)
-                if store.get([name], [page := torch.zeros_like(expected)]) != [True] or not torch.equal(page, expected):
+            expected = {
+                name: page_content(page_hash, cache.rank, config.stored_layers, config.layer_bytes)
+                for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False)
+            }
+            for pool, page_hash in itertools.product(cache.extra.values(), hashes):
+                name = pool.key(page_hash, cache.rank, config.ranks)
+                if store.exists([name]):
+                    expected[name] = pool.content(page_hash, cache.rank)
+            for name, content in expected.items():
+                if store.get([name], [page := torch.zeros_like(content)]) != [True] or not torch.equal(page, content):
                     problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
         return problems
 
@@ -360,11 +369,16 @@ class Reference:
         return [storage_key(page_hash, rank, self.config.ranks) for page_hash in hashes]
 
     def store(self, tokens: Sequence[int], namespace: str | None = None) -> None:
-        """Put the pages of `tokens` into the store of every rank, as an earlier run, or another model, would have."""
+        """Put the pages of `tokens` into the store of every rank, as an earlier run, or another model, would have; and
+        what such a run needs beside them."""
         hashes = chain_hashes(self.key(tokens, namespace))
         for rank, faulty in enumerate(self.faults):
-            pages = [page_content(h, rank, self.config.layers, self.config.layer_bytes) for h in hashes]
+            pages = [page_content(h, rank, self.config.stored_layers, self.config.layer_bytes) for h in hashes]
             faulty.inner.put(self.storage_keys(tokens, rank, namespace), pages)
+            for pool in self.caches[rank].extra.values():
+                beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
+                keys = [pool.key(page_hash, rank, self.config.ranks) for page_hash in beside]
+                faulty.inner.put(keys, [pool.content(page_hash, rank) for page_hash in beside])
 
     # --- driving the ranks ---------------------------------------------------------------------------------------
 

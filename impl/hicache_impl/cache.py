@@ -7,7 +7,7 @@ depends only on what all ranks know, and never one inside a loop over requests.
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from hicache_impl.controller import BackupAck, Controller, WorkerDied
 from hicache_impl.device_pool import DevicePool
 from hicache_impl.drain import Drain
 from hicache_impl.events import Log, NullLog
+from hicache_impl.extra_pools import ExtraPool, open_pools
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
@@ -27,8 +28,9 @@ from hicache_impl.runtime import Queue, Runtime, Stalled
 from hicache_impl.storage import Storage
 from hicache_impl.telemetry import Telemetry
 from hicache_impl.tiers import Tiers
-from hicache_impl.trees.hiradix import HiRadixTree
-from hicache_impl.trees.node import Match
+from hicache_impl.trees import TREES
+from hicache_impl.trees.core import RadixTree
+from hicache_impl.trees.node import Match, Node
 
 PENDING = "pending"
 ANCHOR = "anchor"
@@ -88,9 +90,16 @@ class HiCache(Drain, Tiers):
 
     # What it is made of; variants replace them.
     operation_class: ClassVar[type[Operation]] = Operation
-    tree_class: ClassVar[type[HiRadixTree]] = HiRadixTree
+    tree_class: ClassVar[type[RadixTree] | None] = None
+    """None: the one that the configuration names."""
 
     _closed = False
+
+    @classmethod
+    def new_tree(cls, config: CacheConfig, extra: Mapping[str, ExtraPool]) -> RadixTree:
+        """An empty tree with a component for each extra pool. ValueError: it has no place for one."""
+        tree_class = cls.tree_class or TREES[config.tree]
+        return tree_class(config.namespace, [pool.component for pool in extra.values()])
 
     def start(self) -> None:
         """Start the worker threads."""
@@ -122,6 +131,7 @@ class HiCache(Drain, Tiers):
             submitted_at=self.runtime.now(),
             log=self.log,
             lock=self.runtime.lock(),
+            before=self._hashes_before(match.host_node),
         )
         self.attempts[rid] = attempt
         self.records[rid] = op
@@ -130,6 +140,13 @@ class HiCache(Drain, Tiers):
         self.log.emit(events.SUBMITTED, op.id, span=op.span_pages, base=base, anchor=op.anchor.id)
         self.controller.prefetch_queue.put(op)
         return Submission(op, None, attempt, base, op.span_pages)
+
+    def _hashes_before(self, node: Node) -> tuple[bytes, ...]:
+        """Of the pages down to `node`, those that a window may reach back to when it ends behind them."""
+        reach = max((pool.spec.window_pages - 1 for pool in self.extra.values()), default=0)
+        if reach < 1:
+            return ()
+        return tuple(page_hash for step in self.tree.path(node) for page_hash in step.hashes)[-reach:]
 
     def _why_declined(self, match: Match, span_pages: int) -> str | None:
         if match.host_node.host is None:
@@ -208,6 +225,7 @@ class HiCache(Drain, Tiers):
         )
         # At once, because what is known is the same on every rank.
         self.host.allocator.free(published.known_pages)
+        self._publish_slots(op, published.node, agreed)
         known = len(published.known_pages)
         op.fetch(agreed, known, reason)
         self._release_unagreed(op, agreed, counted)
@@ -223,6 +241,7 @@ class HiCache(Drain, Tiers):
         By the queue and not at once, because this number differs from rank to rank.
         """
         self._release_pages(op.host_pages[agreed:counted])
+        self._release_slots(op, agreed, counted)
 
     def stop(self, rid: str) -> bool:
         """The request waits no longer: its operation ends at the next drain or poll. False: there is none to stop."""
@@ -311,9 +330,12 @@ class HiCache(Drain, Tiers):
         if self.lanes:
             # Without a store, copies may still be under way.
             self.quiesce(timeout_s)
-        self.tree = self.tree_class(self.config.namespace)
+        self.tree = self.new_tree(self.config, self.extra)
         self.host.reset()
         self.device.reset()
+        for pool in self.extra.values():
+            pool.host.reset()
+            pool.device.reset()
         self._begin()
         if chosen is not None:
             self.attach_storage(chosen)
@@ -379,14 +401,17 @@ class HiCache(Drain, Tiers):
         self.storage = None
         for op in list(self.records.values()):
             self._forget(op)
-        for node in self.backups.values():
+        for job, node in self.backups.items():
             self.tree.unprotect_host(node)
+            if job.slots:
+                self.tree.release_slots(node, job.node_pages)
         self.backups.clear()
         for queue_, _ in self._control_queues():
             _empty(queue_)
         if not stuck:
             # A worker that still runs may write into a page; its pages are then better lost than reused.
             self.host.allocator.free(audit.unowned_host_pages(self))
+            self._free_host_slots({name: audit.unowned_slots(self, name) for name in self.extra})
         self.controller.check_alive()
         if stuck:
             raise self._did_not_end(stuck)
@@ -418,11 +443,11 @@ def open_rank(
     log = log if log is not None else NullLog()
     if groups.size != config.ranks:
         raise ValueError(f"ranks is {config.ranks}, the group has {groups.size}")
-    pools = Pools(HostPool.from_config(config), DevicePool.from_config(config))
+    pools = Pools(HostPool.from_config(config), DevicePool.from_config(config), open_pools(config))
     cache = cache_class(
         config,
         groups.rank,
-        cache_class.tree_class(config.namespace),
+        cache_class.new_tree(config, pools.extra),
         pools,
         storage,
         groups,

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from hicache_impl.pool_spec import PoolSpec, checked_pools
+
 Policy = Literal["best_effort", "wait_complete", "timeout"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 WritePolicy = Literal["write_through", "write_through_selective", "write_back"]
@@ -29,7 +31,8 @@ class CacheConfig:
     `host_layout`, `device_layout`: whether the pages or the layers of a pool come first in memory; what a page holds
     is the same.
 
-    Raises ValueError with one line that names the field.
+    `tree` is the kind of tree (see `trees`), `pools` what the model keeps beside its pages, also given as the fields
+    of each. Raises ValueError with one line that names the field.
     """
 
     host_pages: int
@@ -47,6 +50,8 @@ class CacheConfig:
     namespace: str = ""
     device: str = "cpu"
     query_batch_pages: int = 128
+    tree: str = "hiradix"
+    pools: tuple[PoolSpec, ...] = ()
     write_policy: WritePolicy = "write_through"
     write_through_hits: int = 2
     async_copies: bool = False
@@ -76,10 +81,22 @@ class CacheConfig:
         if not isinstance(self.async_copies, bool):
             raise ValueError(f"async_copies must be true or false, not {self.async_copies!r}")
 
+        object.__setattr__(self, "pools", checked_pools(self.tree, self.pools))
+
     @property
     def layer_bytes(self) -> int:
         """Bytes of one layer of one page."""
         return self.page_bytes // self.layers
+
+    @property
+    def stored_layers(self) -> int:
+        """Layers of a page with those of the sidecars that are packed behind them."""
+        return self.layers + sum(pool.layers for pool in self.pools if pool.place == "packed")
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of a page with the sidecars that are packed into it."""
+        return self.stored_layers * self.layer_bytes
 
     def timeout_s(self, pages: int) -> float:
         """Seconds that a fetch of `pages` pages may take under the `timeout` policy."""

@@ -24,8 +24,8 @@ class DevicePool(TensorPool):
         """`config.device_pages` pages on `config.device`."""
         return cls(
             config.device_pages,
-            config.layers,
-            config.page_bytes,
+            config.stored_layers,
+            config.stored_bytes,
             device=config.device,
             layout=config.device_layout,
             lock=lock,

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from hicache_impl.adapter import Reference
-from hicache_impl.config import LAYOUTS, WRITE_POLICIES
+from hicache_impl.config import LAYOUTS, WRITE_POLICIES, CacheConfig
 from hicache_impl.events import OpId
 from hicache_impl.gated import GatedRuntime
 from hicache_impl.runtime import ThreadRuntime, Waiter
@@ -54,12 +57,85 @@ class LateCopies(ThreadRuntime):
             go_on.wait()
 
 
+def revoke_queue() -> Reference:
+    """The variant with a queue for revokes, on plain threads."""
+    return open_reference(runtime=ThreadRuntime())
+
+
+# What a model keeps beside its pages, by how much room there is for it: the values of the variant `beside`.
+DRAFT = {"name": "draft", "kind": "sidecar"}
+PACKED = {"name": "index", "kind": "sidecar", "place": "packed"}
+STATE = {"name": "state", "kind": "state", "host_slots": 8, "device_slots": 8}
+FEW_STATES = {**STATE, "host_slots": 2, "device_slots": 1}
+WINDOW = {"name": "window", "kind": "window", "window_pages": 2, "host_slots": 16, "device_slots": 16}
+NARROW_WINDOW = {**WINDOW, "host_slots": 3, "device_slots": 2}
+BESIDE: dict[str, dict[str, tuple[dict[str, Any], ...]]] = {
+    "hiradix": {"separate": (DRAFT,), "packed": (PACKED,), "both": (PACKED, DRAFT)},
+    "hi_mamba": {"roomy": (STATE,), "tight": (FEW_STATES,), "draft": (DRAFT, FEW_STATES)},
+    "unified": {
+        "roomy": (WINDOW, STATE),
+        "tight": (NARROW_WINDOW, FEW_STATES),
+        "window": (NARROW_WINDOW,),
+        "all": (DRAFT, PACKED, NARROW_WINDOW, FEW_STATES),
+    },
+}
+
+
+class _WithPools(Reference):
+    """The reference with a tree and its pools, of which the programs choose by the variant `beside`."""
+
+    def __init__(self, tree: str, **parts: Any) -> None:
+        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree])}, **parts)
+        self._pools: Mapping[str, Sequence[Mapping[str, Any]]] = BESIDE[tree]
+
+    def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
+        """`beside`, if it is not given, is the first."""
+        if not isinstance(config, CacheConfig):
+            fields = dict(config)
+            beside = fields.pop("beside", next(iter(self._pools)))
+            config = {"pools": self._pools[beside], **fields}
+        super().reset(config)
+
+
+def sidecars() -> Reference:
+    """The reference with sidecars, on plain threads."""
+    return _WithPools("hiradix", runtime=ThreadRuntime())
+
+
+def hi_mamba() -> Reference:
+    """The reference with states, on plain threads."""
+    return _WithPools("hi_mamba", runtime=ThreadRuntime())
+
+
+def unified() -> Reference:
+    """The reference with windows and states, on plain threads."""
+    return _WithPools("unified", runtime=ThreadRuntime())
+
+
+NOTHING = "nothing"
+BESIDE_TIERS: dict[str, tuple[str, Sequence[Mapping[str, Any]]]] = {
+    NOTHING: ("hiradix", ()),
+    "sidecars": ("hiradix", BESIDE["hiradix"]["both"]),
+    "states": ("hi_mamba", BESIDE["hi_mamba"]["draft"]),
+    "windows": ("unified", BESIDE["unified"]["tight"]),
+    "all": ("unified", BESIDE["unified"]["all"]),
+}
+
+
 class WithTiers(Reference):
-    """The reference on plain threads, with all that it may be told of its tiers."""
+    """The reference on plain threads, with all that it may be told of its tiers, and some of all trees."""
 
     def __init__(self) -> None:
         self._copies = LateCopies()
-        super().__init__(runtime=self._copies, variants=TIERS)
+        super().__init__(runtime=self._copies, variants={**TIERS, "beside": tuple(BESIDE_TIERS)})
+
+    def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
+        """`beside`, if it is not given, is nothing."""
+        if not isinstance(config, CacheConfig):
+            fields = dict(config)
+            tree, pools = BESIDE_TIERS[fields.pop("beside", NOTHING)]
+            config = {"tree": tree, "pools": pools, **fields}
+        super().reset(config)
 
     def capabilities(self) -> frozenset[str]:
         """Copies can be held, too."""
@@ -81,13 +157,8 @@ class WithTiers(Reference):
 
 
 def tiers() -> WithTiers:
-    """The reference on plain threads, with all that it may be told of its tiers."""
+    """The reference on plain threads, with all that it may be told of its tiers, and some of all trees."""
     return WithTiers()
-
-
-def revoke_queue() -> Reference:
-    """The variant with a queue for revokes, on plain threads."""
-    return open_reference(runtime=ThreadRuntime())
 
 
 # It drains in another order than the canonical design.

@@ -21,6 +21,7 @@ from hicache_checks.targets.sglang.event_log import Entry, EventLog
 from hicache_checks.targets.sglang.event_scheduler import SchedulerEvents
 from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import FileShelf
+from hicache_checks.targets.sglang.grid import Groups
 from hicache_checks.targets.sglang.queued import Queued
 from hicache_checks.targets.sglang.rank_model import TURN_S, TURNS_TO_REST, RankModel
 from hicache_checks.targets.sglang.rank_storage import Tokens
@@ -37,16 +38,18 @@ AUDITS = {audit.BYTES, EVENTS, *store_audit.AUDITS}
 class Rank(RankModel):
     """Cache, controller and pools of one rank. Its storage threads begin with it."""
 
-    def __init__(self, number: int, config: Mapping[str, Any], release: Release, group: Any) -> None:
+    def __init__(self, number: int, config: Mapping[str, Any], release: Release, groups: Groups) -> None:
         self.number = number
         self.config = config
-        self.group = group
+        self.group = groups.everybody
         self.page: int = config["page_size"]
         self.has_pairs = bool(config.get("pairs"))
         self.audits = frozenset(config.get("audits", ()))
         self._check(release.kind)
         self.settings = release.surroundings.settings
-        self.parts: Parts = building.build(config, self.settings, group, release.kind)
+        self.parts: Parts = building.build(
+            config, self.settings, groups, release.surroundings.grid.place(number), release.kind
+        )
         self.cache = self.parts.cache
         self.controller = self.cache.cache_controller
         self.tree = tree_of(self.cache)

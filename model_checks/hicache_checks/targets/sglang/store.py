@@ -7,15 +7,15 @@ from typing import Any
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
 
+from hicache_checks.targets.sglang.grid import rank
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
-from hicache_checks.targets.sglang.surroundings import rank
 
 
 class PageStore(HiCacheStorage):
     """See HiCacheStorage of the release."""
 
     def __init__(self, storage_config: Any = None, kwargs: Any = None, **_: Any) -> None:
-        self.shelf = SHELVES.setdefault(getattr(storage_config, "tp_rank", rank()), Shelf())
+        self.shelf = SHELVES.setdefault(rank(), Shelf())
         self._pools: dict[Any, Any] = {}
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
