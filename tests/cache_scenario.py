@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hicache_impl.adapter import Reference
@@ -28,6 +30,7 @@ class Scenario:
         controller_class: type[Controller] = Controller,
         timeout_s: float = 60,
         telemetry: Any = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
         **config: Any,
     ) -> None:
         self.runtime = GatedRuntime()
@@ -38,6 +41,7 @@ class Scenario:
             cache_class=cache_class,
             controller_class=controller_class,
             timeout_s=timeout_s,
+            settings=settings,
             telemetry=telemetry,
         )
 
