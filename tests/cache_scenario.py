@@ -35,7 +35,7 @@ class Scenario:
     ) -> None:
         self.runtime = GatedRuntime()
         self.reference = Reference(
-            {**SIZES, **config},
+            {**SIZES, **settings, **config},
             storage,
             self.runtime,
             cache_class=cache_class,

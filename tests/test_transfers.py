@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cache_scenario import Scenario, tokens
+from cache_scenario import SIZES, Scenario, tokens
 from hicache_checks.conformance.search import SearchOptions, run_numbered
 from hicache_checks.conformance.stateful import run_stateful
 from hicache_checks.conformance.target import opened
@@ -21,6 +21,7 @@ from hicache_impl.gated import GatedRuntime
 from hicache_impl.page_pool import FreeUnderWriter, UnownedPage
 from hicache_impl.runtime import COPY_GATES, Stalled
 from hicache_impl.storage import page_to_bytes
+from hicache_impl.targets import WithTiers, tiers
 from hicache_impl.tensor_pool import TensorPool
 from hicache_impl.transfers import WorkerLane
 
@@ -452,6 +453,41 @@ class TestPolicies:
             CacheConfig(host_pages=1, device_pages=1, async_copies=1)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="write_through_hits"):
             CacheConfig(host_pages=1, device_pages=1, write_through_hits=0)
+
+
+class TestHeld:
+    """The target `reference.tiers` holds copies back for whoever asks."""
+
+    def opened(self, **more: Any) -> WithTiers:
+        target = tiers()
+        assert {"copies", "variants"} <= target.capabilities()
+        target.reset({**SIZES, **{name: values[0] for name, values in target.variants().items()}, **more})
+        return target
+
+    def test_what_is_held_is_under_way(self) -> None:
+        target = self.opened()
+        target.hold_copies()
+        target.prefill(tokens(1, 2))
+        target.tick()
+        assert target.evict_device(2) == 0
+        target.release_copies()
+        target.settle()
+        target.tick()
+        assert target.evict_device(2) == 2
+        target.close()
+
+    def test_nobody_waits_for_what_is_held(self) -> None:
+        target = self.opened(write_policy="write_back", device_pages=2)
+        target.hold_copies()
+        target.prefill(tokens(1, 2))
+        assert target.prefill(tokens(2, 2)).computed_pages == 2
+        target.close()
+
+    def test_close_lets_go(self) -> None:
+        target = self.opened(timeout_s_base=0.5)
+        target.hold_copies()
+        target.prefill(tokens(1, 2))
+        target.close()
 
 
 @pytest.mark.heavy

@@ -235,6 +235,7 @@ class Reference:
                 if not driver.is_alive():
                     # One that died, and never came to it, has left its workers behind.
                     cache.controller.close(self._timeout_s)
+                    cache.close_lanes(self._timeout_s)
             self._jobs, self._drivers = [], []
             for store in self._owned:
                 store.close()

@@ -18,7 +18,7 @@ from hicache_impl.metrics import DEVICE, HOST, NOWHERE
 from hicache_impl.runtime import Queue
 from hicache_impl.telemetry import Telemetry
 from hicache_impl.transfers import LOAD, WRITE, Copy, StreamLane, WorkerLane, lane
-from hicache_impl.trees.node import Node
+from hicache_impl.trees.node import Node, TreeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,8 @@ class Copies(Beside):
 
     def _begin_load(self, node: Node, device_pages: Sequence[int]) -> None:
         """The device pages belong to `node` from now on; its bytes come, layer by layer, in order."""
-        assert node.host is not None
+        if node.host is None:
+            raise TreeError(f"{node} has no host value to load")
         job = LoadJob(node, tuple(node.hashes), self._parent_hash(node), began_s=self.runtime.now())
         if LOAD not in self.lanes:
             self.device.load_from(self.host, node.host, device_pages)

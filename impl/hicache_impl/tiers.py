@@ -79,25 +79,12 @@ class Tiers(Copies):
                 return None
             if len(match.host_pages) > self._loadable_pages():
                 return None
-            self.tree.lock_device(match.device_node)
+            taken = self._alloc_to_load(match)
         except TreeError:
             return None
-        if nodes:
-            # Protected, because making room on the device may write back, which makes room on the host.
-            self.tree.protect_host(match.host_node)
-        try:
-            # Locked, because making room must not take away what the loaded part hangs from.
-            device_pages = self.alloc_device(len(match.host_pages))
-            slots = None if device_pages is None else self._take_slots_to_load(match)
-        finally:
-            self.tree.unlock_device(match.device_node)
-            if nodes:
-                self.tree.unprotect_host(match.host_node)
-        if device_pages is None:
+        if taken is None:
             return None
-        if slots is None:
-            self.free_device(device_pages)
-            return None
+        device_pages, slots = taken
         done = 0
         for node in nodes:
             pages = device_pages[done : done + len(node)]
@@ -105,6 +92,27 @@ class Tiers(Copies):
             self._load_node(node, pages)
         self._load_beside(match, slots)
         return list(device_pages)
+
+    def _alloc_to_load(self, match: Match) -> tuple[tuple[int, ...], dict[str, dict[int, int]]] | None:
+        """Device pages for the host part, and slots for what is beside it; None: either cannot be had.
+
+        Why it is locked and protected: making room must not take away what the part hangs from; nor, where it writes
+        back and so makes room on the host, the part itself.
+        """
+        self.tree.lock_device(match.device_node)
+        if match.host_pages:
+            self.tree.protect_host(match.host_node)
+        try:
+            device_pages = self.alloc_device(len(match.host_pages))
+            slots = None if device_pages is None else self._take_slots_to_load(match)
+        finally:
+            self.tree.unlock_device(match.device_node)
+            if match.host_pages:
+                self.tree.unprotect_host(match.host_node)
+        if device_pages is None or slots is None:
+            self.free_device(device_pages or ())
+            return None
+        return device_pages, slots
 
     def _loadable_pages(self) -> int:
         """Pages that may be on their way to the device besides those that are."""

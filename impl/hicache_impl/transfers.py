@@ -207,6 +207,8 @@ class WorkerLane(Lane):
     def _copy(self, copy: Copy) -> None:
         for layer, in_place in enumerate(copy.layers):
             self.runtime.gate(f"{self.name}.layer", self.rank)
+            # Again, because a page that nobody owns any more may hold anything.
+            copy.target.check_copy(copy.source, copy.source_pages, copy.pages)
             copy.target.copy_layer(copy.source, copy.source_pages, copy.pages, layer)
             in_place.set()
 

@@ -26,6 +26,9 @@ class Bounds(enum.StrEnum):
     TINY = "tiny"
     SMALL = "small"
     MEDIUM = "medium"
+    CONTROL = "control"
+    POOLS = "pools"
+    GROUPS = "groups"
 
 
 class Engine(enum.StrEnum):

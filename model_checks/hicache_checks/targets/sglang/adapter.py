@@ -21,6 +21,8 @@ VARIANTS = {
     "page_size": (1, 1, 1, 4, 16, 64),
     "device_pages": (6, 6, 3),
     "audits": ((), (), (), (), ("asked",), ("prefix_keys",), ("bytes",), ("events",)),
+    "salted": (False, False, False, True),
+    "place": ({}, {}, {"pp_rank": 0, "pp_size": 2}, {"attn_cp_rank": 0, "attn_cp_size": 2}),
 }
 """What programs may be run with, the plainest first; what stands there more often is drawn more often."""
 ATTACHES, TENANTS = ("attach", "detached"), ("tenants",)
@@ -159,6 +161,10 @@ class SglangAdapter:
         """The last page of this prompt can no longer be read by this rank, although it is said to exist."""
         self._crew.one(rank, "lose", tokens)
 
+    def lose_beside(self, rank: int, tokens: Sequence[int]) -> None:
+        """The same of what a model has beside that page."""
+        self._crew.one(rank, "lose_beside", tokens)
+
     def store_by(self, changes: Sequence[tuple[str, Any]], tokens: Sequence[int]) -> None:
         """Somebody else stores his pages of this prompt in the same store, where a rank's store has files."""
         self._crew.all("put_by", changes, tokens)
@@ -216,6 +222,10 @@ class SglangAdapter:
         """Copies between the pools do not end."""
         self._crew.each("hold_copies")
 
+    def hold_copies_of(self, rank: int) -> None:
+        """Copies of one rank do not end."""
+        self._crew.one(rank, "hold_copies")
+
     def release_copies(self) -> None:
         """They do."""
         self._crew.each("release_copies")
@@ -236,6 +246,10 @@ class SglangAdapter:
         """What was computed some turns ago, and is not written through."""
         return self._problems("audit_written")
 
+    def audit_waits(self) -> Sequence[str]:
+        """By which functions a layer gets what is not loaded yet."""
+        return self._problems("audit_waits")
+
     def audit_consumers(self) -> Sequence[str]:
         """At rest: which queues more than one thread reads from."""
         return self._problems("audit_consumers")
@@ -253,7 +267,9 @@ class SglangAdapter:
         """What can go wrong with the store."""
         if self._config.get("storage") != building.FILES:
             return ("faults",)
-        return ("files", "disk") if self._config["page_size"] >= DISK_PAGE_MIN else ("files",)
+        clears = ("clears",) if building.can_clear(self._kind) else ()
+        disk = ("disk",) if self._config["page_size"] >= DISK_PAGE_MIN else ()
+        return ("files", "shared", *clears, *disk)
 
     def _problems(self, call: str) -> list[str]:
         ranks = self._crew.each(call)

@@ -48,7 +48,8 @@ class NoStates:
         """The model's answer for a prefix."""
 
     def wrong(self, node: NodeSeen, prefix: Prefix) -> Iterator[str]:
-        """Does the device hold another state after this node than that of the prefix?"""
+        """Does the device hold another state after this node than that of the prefix? One line each, with the
+        property first."""
         yield from ()
 
     def bytes_of(self, prefix: Prefix) -> torch.Tensor | None:
@@ -63,6 +64,10 @@ class NoStates:
 
     def stored_problems(self, name: str, prefix: Prefix) -> Iterator[str]:
         """The same of what the store has after the page of this name."""
+        yield from ()
+
+    def unstored(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+        """States that the host has and the store has not, one line each."""
         yield from ()
 
     def unwritten(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
@@ -111,7 +116,7 @@ class States(NoStates):
         """See NoStates."""
         for slot in node.device_states or ():
             if not self._holds(self._on_device(slot), prefix):
-                yield f"the device's state after {list(prefix)} has other bytes"
+                yield f"P6 the device's state after {list(prefix)} has other bytes"
 
     def bytes_of(self, prefix: Prefix) -> torch.Tensor:
         """See NoStates."""
@@ -146,6 +151,13 @@ class States(NoStates):
         if state is not None and not torch.equal(state.view(torch.uint8), self.bytes_of(prefix)):
             yield f"P30 the store does not hold the state after {list(prefix)}"
 
+    def unstored(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+        """See NoStates."""
+        for node in nodes:
+            pages = audit.pages_of(node.prefix, self._rank.page)
+            if node.host_states and pages and stored_as(self._rank.keys(pages)[-1]) not in self._rank.shelf.pages:
+                yield f"P32 the host has the state after {list(pages)}, and the store does not"
+
     def unwritten(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
         """See NoStates."""
         for node in nodes:
@@ -160,8 +172,7 @@ class States(NoStates):
         prefix = audit.written_as(pages, audit.extra_of(node))(len(pages))
         if node.state_refs:
             yield f"P14 {node.state_refs} hold on to the state after {list(prefix)} at rest"
-        for line in self.wrong(node, prefix):
-            yield f"P6 {line}"
+        yield from self.wrong(node, prefix)
         for slot in node.host_states or ():
             if not self._holds(self._on_host(slot), prefix):
                 yield f"P6 the host's state after {list(prefix)} has other bytes"
