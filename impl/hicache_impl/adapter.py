@@ -28,6 +28,7 @@ from hicache_impl.ranks import Desync, GroupAborted, Groups, solo_groups, thread
 from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, ThreadRuntime
 from hicache_impl.storage import Storage, open_storage, storage_key
 from hicache_impl.storage.faults import Call, FaultyStorage
+from hicache_impl.telemetry import Telemetry
 
 T = TypeVar("T")
 
@@ -47,8 +48,9 @@ class Reference:
     `storage`: what `open_storage` takes (a store of its own for each `reset`, shared by the ranks), one store for all
     ranks, or one for each. Every rank sees it through a FaultyStorage, `faults[rank]`, that a test may script.
     `config` may also be given to `reset`. `settings` are fields of CacheConfig that every system gets, `variants` those
-    that it may get, by name (see `variants`). Errors of every call: Disagreement, Desync, and what the cache raises;
-    after one of them only `reset` and `close` may be called.
+    that it may get, by name. `telemetry` makes what a rank tells itself to, if anything, from its configuration, its
+    number and the runtime. Errors of every call: Disagreement, Desync, and what the cache raises; after one of them
+    only `reset` and `close` may be called.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Reference:
         timeout_s: float = 60,
         settings: Mapping[str, Any] = MappingProxyType({}),
         variants: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        telemetry: Callable[[CacheConfig, int, Runtime], Telemetry] | None = None,
     ) -> None:
         self.runtime: Runtime = runtime if runtime is not None else GatedRuntime()
         self.caches: list[HiCache] = []
@@ -72,6 +75,7 @@ class Reference:
         self._timeout_s = timeout_s
         self._settings = settings
         self._variants = variants
+        self._telemetry = telemetry
         self._logs: list[EventLog] = []
         self._groups: list[Groups] = []
         self._jobs: list[Queue] = []
@@ -116,6 +120,7 @@ class Reference:
                 self._logs[rank],
                 cache_class=self._cache_class,
                 controller_class=self._controller_class,
+                telemetry=None if self._telemetry is None else self._telemetry(self.config, rank, self.runtime),
             )
             for rank in range(ranks)
         ]
@@ -208,7 +213,7 @@ class Reference:
         if isinstance(self.runtime, GatedRuntime):
             self.runtime.wait_idle(self._timeout_s)
         else:
-            self._all("settle", lambda cache: cache.controller.settle(self._timeout_s))
+            self._all("settle", lambda cache: cache.settle(self._timeout_s))
 
     def logs(self) -> list[EventLog]:
         """One a rank."""
@@ -230,6 +235,7 @@ class Reference:
                 if not driver.is_alive():
                     # One that died, and never came to it, has left its workers behind.
                     cache.controller.close(self._timeout_s)
+                    cache.close_lanes(self._timeout_s)
             self._jobs, self._drivers = [], []
             for store in self._owned:
                 store.close()
@@ -284,7 +290,7 @@ class Reference:
 
     def threads_of(self, rank: int) -> tuple[str, ...]:
         """The names of the threads of this rank: its workers, and whoever drives it."""
-        return tuple(f"{name}-{rank}" for name in (*WORKERS, "scheduler"))
+        return tuple(f"{name}-{rank}" for name in (*WORKERS, *self.caches[rank].lanes, "scheduler"))
 
     def _open_gates(self) -> None:
         """What is held would never come to an end."""

@@ -77,6 +77,8 @@ def audit(cache: Ledger) -> list[str]:
         problems.append(f"P13 host pages {sorted(stray)} are in the tree and free")
     if cache.host.allocator.writing:
         problems.append(f"P18 {cache.host.allocator.writing} host pages still have a writer")
+    if cache.device.allocator.writing:
+        problems.append(f"P18 {cache.device.allocator.writing} device pages still have a writer")
     if cache.occupied_pages:
         problems.append(f"P8 {cache.occupied_pages} pages are occupied and no operation is pending")
     host_refs = {node.id: node.host_ref for node in cache.tree.protected.values()}

@@ -7,13 +7,13 @@ depends only on what all ranks know, and never one inside a loop over requests.
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hicache_impl import audit, events
 from hicache_impl.config import CacheConfig
-from hicache_impl.controller import Controller, WorkerDied
+from hicache_impl.controller import BackupAck, Controller, WorkerDied
 from hicache_impl.device_pool import DevicePool
 from hicache_impl.drain import Drain
 from hicache_impl.events import Log, NullLog
@@ -21,10 +21,12 @@ from hicache_impl.extra_pools import ExtraPool, open_pools
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
+from hicache_impl.metrics import STORAGE
 from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
 from hicache_impl.ranks import Groups
-from hicache_impl.runtime import Runtime, Stalled
+from hicache_impl.runtime import Queue, Runtime, Stalled
 from hicache_impl.storage import Storage
+from hicache_impl.telemetry import Telemetry
 from hicache_impl.tiers import Tiers
 from hicache_impl.trees import TREES
 from hicache_impl.trees.core import RadixTree
@@ -101,6 +103,7 @@ class HiCache(Drain, Tiers):
 
     def start(self) -> None:
         """Start the worker threads."""
+        self.open_lanes()
         self.controller.start()
 
     # --- prefetch ------------------------------------------------------------------------------------------------
@@ -265,6 +268,15 @@ class HiCache(Drain, Tiers):
             self._revoke(op, ABORT, "abort")
             self._release_unagreed(op, 0, counted.get(op, 0))
 
+    def _control_queues(self) -> tuple[tuple[Queue, Callable[[list[Any]], None]], ...]:
+        """What a tick drains: what the workers answered, and then the copies that have landed."""
+        return (*super()._control_queues(), *self._copy_queues())
+
+    def _drain_ack(self, ack: BackupAck) -> None:
+        super()._drain_ack(ack)
+        if self.telemetry is not None and not ack.failed_pages:
+            self.telemetry.stored(STORAGE, ack.job.hashes, None)
+
     # --- the store, at run time ----------------------------------------------------------------------------------
 
     def detach_storage(self, timeout_s: float = 60) -> None:
@@ -315,6 +327,9 @@ class HiCache(Drain, Tiers):
         self._check_open()
         chosen = self.storage if storage is None else storage
         self.detach_storage(timeout_s)
+        if self.lanes:
+            # Without a store, copies may still be under way.
+            self.quiesce(timeout_s)
         self.tree = self.new_tree(self.config, self.extra)
         self.host.reset()
         self.device.reset()
@@ -342,7 +357,7 @@ class HiCache(Drain, Tiers):
             self.tick()
             lengths = self.controller.queue_lengths()
             pending, stalled_somewhere = self.groups.sched.all_max(
-                [sum(lengths.values()) + len(self.backups), int(stalled is not None)]
+                [sum(lengths.values()) + len(self.backups) + self.copies_under_way(), int(stalled is not None)]
             )
             if stalled_somewhere:
                 raise Stalled(f"rank {self.rank}: {stalled or 'a worker of another rank did not come to rest'}")
@@ -353,10 +368,15 @@ class HiCache(Drain, Tiers):
     def _why_stalled(self, timeout_s: float) -> Stalled | None:
         """Why the workers do not come to rest, to be told to the other ranks before it is raised."""
         try:
-            self.controller.settle(timeout_s)
+            self.settle(timeout_s)
         except Stalled as stalled:
             return stalled
         return None
+
+    def settle(self, timeout_s: float) -> None:
+        """Return when workers have done what is queued, and all copies have landed. Stalled: see Controller.settle."""
+        self.settle_copies(timeout_s)
+        self.controller.settle(timeout_s)
 
     def observe(self) -> dict[str, Any]:
         """What can be seen from outside (see audit.observe)."""
@@ -377,14 +397,13 @@ class HiCache(Drain, Tiers):
         self.log.emit(events.CLOSED)
         for op in self.records.values():
             op.cancel()
-        stuck = self.controller.close(timeout_s)
+        stuck = [*self.controller.close(timeout_s), *self.close_lanes(timeout_s)]
         self.storage = None
         for op in list(self.records.values()):
             self._forget(op)
         for job, node in self.backups.items():
             self.tree.unprotect_host(node)
-            if job.slots:
-                self.tree.release_slots(node, job.node_pages)
+            self._unhold(job)
         self.backups.clear()
         for queue_, _ in self._control_queues():
             _empty(queue_)
@@ -417,8 +436,10 @@ def open_rank(
     *,
     cache_class: type[HiCache] = HiCache,
     controller_class: type[Controller] = Controller,
+    telemetry: Telemetry | None = None,
 ) -> HiCache:
     """A started cache for `groups.rank`, with new pools and an empty tree. ValueError: the groups have another size."""
+    log = log if log is not None else NullLog()
     if groups.size != config.ranks:
         raise ValueError(f"ranks is {config.ranks}, the group has {groups.size}")
     pools = Pools(HostPool.from_config(config), DevicePool.from_config(config), open_pools(config))
@@ -430,9 +451,11 @@ def open_rank(
         storage,
         groups,
         runtime,
-        log if log is not None else NullLog(),
+        log if telemetry is None else telemetry.listening(log),
         controller_class,
     )
+    if telemetry is not None:
+        cache.tell(telemetry)
     cache.start()
     return cache
 

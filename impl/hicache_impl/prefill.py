@@ -33,6 +33,8 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
     if loaded is None:
         on_device, on_host, node = match.ready_pages, 0, match.ready_node
     done = on_device + on_host
+    # A model would wait for each layer when it comes to it, also for what others load.
+    cache.wait_loaded()
     wrong = check_bytes(cache, hashes[on_device:done], loaded or (), cache.device, f"pages {on_device} to {done}")
     wrong += check_slots(cache, hashes[:done], node)
     cache.lock(node)

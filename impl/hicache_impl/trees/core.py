@@ -49,6 +49,8 @@ class RadixTree:
         self.host_order = EvictionOrder()
         self.device_order = EvictionOrder()
         self.host_only_pages = 0
+        # Told of each value that comes (True) or goes: the node, its parent, "device" or "host".
+        self.on_change: Callable[[Node, Node, str, bool], None] | None = None
         self._root_hash = namespace_hash(namespace)
         self._next_id = 1
         self._clock = 0
@@ -428,7 +430,7 @@ class RadixTree:
         assert parent is not None
         assert 0 < at < len(node)
         upper = self._new_node(node.pages[:at], node.hashes[:at], parent)
-        upper.lock_ref = node.lock_ref
+        upper.lock_ref, upper.hits = node.lock_ref, node.hits
         upper.slots_ref = node.slots_ref
         if upper.slots_ref:
             self.held[upper.id] = upper
@@ -483,6 +485,10 @@ class RadixTree:
         parent.device_children += device_change
         parent.host_children += host_change
         node.device, node.host = device, host
+        if self.on_change is not None:
+            for tier, change in ((DEVICE, device_change), (HOST, host_change)):
+                if change:
+                    self.on_change(node, parent, tier, change > 0)
         for name, tier in list(node.slots):
             if (device if tier == DEVICE else host) is None:
                 self._drop_slots(node, name, tier)

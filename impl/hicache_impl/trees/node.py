@@ -25,7 +25,8 @@ class Node:
     `slots[component, tier]` maps positions, counted from the node's first page, to slots of the component's pool; a
     pair without slots is left out. `lock_ref` counts the locks of this node and of its descendants, `host_ref` the
     protections of this node alone, `slots_ref` those who still read its slots on host. `last_access` is a counter, not
-    a clock. A node that left the tree has `detached` set and no values.
+    a clock. `hits` counts how often it was inserted, for the write policy. A node that left the tree has `detached` set
+    and no values.
     """
 
     id: int
@@ -38,6 +39,7 @@ class Node:
     host_ref: int = 0
     slots_ref: int = 0
     last_access: int = 0
+    hits: int = 0
     children: dict[bytes, Node] = field(default_factory=dict)
     slots: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     device_children: int = 0
