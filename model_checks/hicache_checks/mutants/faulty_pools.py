@@ -281,7 +281,7 @@ def free_sidecars_of_published_pages(s: State, op: int, pool: int, pages: int, k
 # ---- control
 
 
-def take_no_slots(s: State, pool: int) -> None:
+def take_no_slots(s: State, rank: int, pool: int) -> None:
     pass
 
 

@@ -15,8 +15,12 @@ TURNOVER = Part(
     shape=turnover_rules.WithPoolsAndControl,
     modules=(turnover_rules,),
     replaces={
-        "begin_again": turnover_rules.begin_again_in_every_pool,
+        "forget_everything": turnover_rules.forget_everything_in_every_pool,
+        "free_everything": turnover_rules.free_everything_in_every_pool,
         "inv_no_slot_freed_under_a_writer": turnover_rules.inv_no_slot_freed_under_a_writer_across_control,
+        "inv_ranks_have_pools_alike": turnover_rules.inv_ranks_have_pools_alike_in_their_loop,
+        "inv_rest_restores_every_pool": turnover_rules.inv_rest_restores_every_pool_of_all,
+        "inv_slots_conserved": turnover_rules.inv_slots_conserved_on_each_rank,
         "slots_everywhere": turnover_rules.slots_in_the_loop,
         "step_state_eviction_is_needed": turnover_rules.step_state_eviction_is_needed_until_a_reset,
         "take_leftovers": turnover_rules.take_leftovers_of_every_pool,

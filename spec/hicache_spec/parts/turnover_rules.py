@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..bounds import SIDECAR
 from ..language import NONE, State, emitted, invariant, sometimes, step_property
 from ..state import CHAINS, DEPTHS, OPS, RANKS
+from .control_properties import forgets, has_stopped, is_empty
 from .control_rules import (
     DETACHED,
     IO_THREAD,
@@ -14,15 +14,20 @@ from .control_rules import (
     ON_RESETTING,
     STOPPING,
     WithControl,
-    all_are,
     are_in_their_loop,
-    begin_again,
-    has_ended,
+    forget_everything,
+    free_everything,
     take_leftovers,
 )
-from .pool_properties import held_slots, inv_no_slot_freed_under_a_writer, step_state_eviction_is_needed
+from .pool_properties import (
+    held_slots,
+    inv_no_slot_freed_under_a_writer,
+    inv_ranks_have_pools_alike,
+    inv_rest_restores_every_pool,
+    step_state_eviction_is_needed,
+)
 from .pool_scheduler import slots_everywhere
-from .pool_state import KIND, ON_SLOT_LANDED, ON_SLOT_RELEASED, POOLS, SLOTS, WithPools, tree_slots
+from .pool_state import ON_SLOT_LANDED, ON_SLOT_RELEASED, POOLS, SLOTS, WithPools, tree_slots
 
 
 class WithPoolsAndControl(WithPools, WithControl):
@@ -32,18 +37,17 @@ class WithPoolsAndControl(WithPools, WithControl):
 # ---- what a scheduler does
 
 
-def take_leftovers_of_every_pool(s: State) -> None:
+def take_leftovers_of_every_pool(s: State, rank: int) -> None:
     """Released slots, too, that nobody has taken."""
-    take_leftovers(s)
+    take_leftovers(s, rank)
     for pool in POOLS:
-        take_leftover_slots(s, pool)
+        take_leftover_slots(s, rank, pool)
 
 
-def take_leftover_slots(s: State, pool: int) -> None:
-    """Each rank takes what is left in the pool's queue, by itself."""
-    for r in RANKS:
-        s.pool_free[r][pool] += s.pool_releasing[r][pool]
-        s.pool_releasing[r][pool] = 0
+def take_leftover_slots(s: State, rank: int, pool: int) -> None:
+    """A rank takes what is left in the pool's queue, by itself."""
+    s.pool_free[rank][pool] += s.pool_releasing[rank][pool]
+    s.pool_releasing[rank][pool] = 0
 
 
 def slots_in_the_loop(s: State, pool: int) -> int:
@@ -51,21 +55,26 @@ def slots_in_the_loop(s: State, pool: int) -> int:
     return slots_everywhere(s, pool) if are_in_their_loop(s) else 0
 
 
-def begin_again_in_every_pool(s: State) -> None:
+def free_everything_in_every_pool(s: State, rank: int) -> None:
+    """All pools of the rank are whole."""
+    free_everything(s, rank)
+    for pool in POOLS:
+        s.pool_free[rank][pool] = SLOTS[pool]
+
+
+def forget_everything_in_every_pool(s: State) -> None:
     """Nothing of before is in the tree, of any pool."""
-    begin_again(s)
+    forget_everything(s)
     for pool in POOLS:
         empty_pool(s, pool)
 
 
 def empty_pool(s: State, pool: int) -> None:
-    """No sidecar and no state is in the tree; all slots are free."""
+    """No sidecar and no state is in the tree."""
     for chain in CHAINS:
         s.covered[pool][chain] = 0
         for depth in DEPTHS:
             s.kept[pool][chain][depth] = False
-    for r in RANKS:
-        s.pool_free[r][pool] = SLOTS[pool]
 
 
 # ---- what must hold
@@ -73,22 +82,28 @@ def empty_pool(s: State, pool: int) -> None:
 
 @invariant
 def inv_detached_pools_are_at_rest(s: State) -> bool:
-    """§12.7 P4, P15. Where storage is detached no queue of a pool holds a slot, and no operation does."""
-    return not all_are(s, DETACHED) or all(
-        all(s.pool_releasing[r][pool] == 0 and all(held_slots(s, r, pool, op) == 0 for op in OPS) for pool in POOLS)
-        for r in RANKS
-    )
+    """§12.7 P4, P15. On a rank that is detached no queue of a pool holds a slot, and no operation does."""
+    return all(s.place[r] != DETACHED or all(is_idle(s, r, pool) for pool in POOLS) for r in RANKS)
+
+
+def is_idle(s: State, rank: int, pool: int) -> bool:
+    """No slot of the pool is on its way on this rank."""
+    return s.pool_releasing[rank][pool] == 0 and all(held_slots(s, rank, pool, op) == 0 for op in OPS)
 
 
 @invariant
 def inv_stopped_ranks_hold_the_same_slots(s: State) -> bool:
-    """§12.7 P7, P15. When the threads of all ranks have ended, as many released slots of each pool are left on every
-    rank.
+    """§12.7 P7, P15. Ranks whose threads have ended are left with as many released slots of each pool as each other.
 
     Why: each rank takes what is left by itself, without asking the others.
     """
-    return not all(s.place[r] == STOPPING and has_ended(s, r) for r in RANKS) or all(
-        all(s.pool_releasing[r][pool] == s.pool_releasing[0][pool] for pool in POOLS) for r in RANKS
+    return all(
+        not has_stopped(s, r)
+        or all(
+            not has_stopped(s, q) or all(s.pool_releasing[q][pool] == s.pool_releasing[r][pool] for pool in POOLS)
+            for q in RANKS
+        )
+        for r in RANKS
     )
 
 
@@ -100,27 +115,58 @@ def inv_no_slot_freed_under_a_writer_across_control(s: State) -> bool:
     ) and inv_no_slot_freed_under_a_writer(s)
 
 
+def inv_slots_conserved_on_each_rank(s: State) -> bool:
+    """§12.3 P4. On every rank, free, held, releasing and published slots together are the whole pool, for each pool;
+    where a reset has begun again, nothing is published."""
+    return all(
+        all(
+            s.pool_free[r][pool]
+            + s.pool_releasing[r][pool]
+            + sum(held_slots(s, r, pool, op) for op in OPS)
+            + (0 if is_empty(s, r) else tree_slots(s, pool))
+            == SLOTS[pool]
+            for pool in POOLS
+        )
+        for r in RANKS
+    )
+
+
+def inv_ranks_have_pools_alike_in_their_loop(s: State) -> bool:
+    """§12.3 P7. What a drain decides by is the same on every rank in every pool, where the schedulers are in their
+    loop: free slots, and the agreed states."""
+    return not are_in_their_loop(s) or inv_ranks_have_pools_alike(s)
+
+
+def inv_rest_restores_every_pool_of_all(s: State) -> bool:
+    """§12.3 P4, P15. At rest every slot of every pool is free or in the tree; while a reset goes on, that is said of
+    each rank by the conservation of its slots."""
+    return any(is_empty(s, r) for r in RANKS) or inv_rest_restores_every_pool(s)
+
+
 @step_property
 def step_begins_again_with_empty_pools(s: State, t: State) -> bool:
-    """§12.7 P15. A reset leaves nothing of before in any pool: all slots are free, and nothing is on its way."""
-    return not emitted(t, ON_BEGUN_AGAIN) or all(
-        tree_slots(t, pool) == 0
-        and all(
-            t.pool_free[r][pool] == SLOTS[pool]
-            and t.pool_releasing[r][pool] + t.in_place[r][pool] == 0
-            and t.filling[r] == NONE
-            and all(not t.landed[r][pool][op] and t.slots[pool][op] == 0 for op in OPS)
-            and not any(t.offers[r][pool][d] for d in DEPTHS)
-            for r in RANKS
-        )
-        for pool in POOLS
+    """§12.7 P15. A reset leaves nothing of before in any pool: on a rank that begins again all slots are free, and
+    nothing is on its way; when the last one has begun again, no sidecar and no state is in the tree."""
+    return all(
+        not emitted(t, ON_BEGUN_AGAIN, rank=r) or all(is_whole(t, r, pool) for pool in POOLS) for r in RANKS
+    ) and (not forgets(s, t) or all(tree_slots(t, pool) == 0 for pool in POOLS))
+
+
+def is_whole(s: State, rank: int, pool: int) -> bool:
+    """All slots of the pool are free on this rank, and none is being filled or asked for."""
+    return (
+        s.pool_free[rank][pool] == SLOTS[pool]
+        and is_idle(s, rank, pool)
+        and s.in_place[rank][pool] == 0
+        and s.filling[rank] == NONE
+        and not any(s.offers[rank][pool][d] for d in DEPTHS)
     )
 
 
 def step_state_eviction_is_needed_until_a_reset(s: State, t: State) -> bool:
     """§12.4 P9. A state leaves the tree with its page, or because a grant needs its slot and no other is free; or in a
     reset."""
-    return emitted(t, ON_BEGUN_AGAIN) or step_state_eviction_is_needed(s, t)
+    return forgets(s, t) or step_state_eviction_is_needed(s, t)
 
 
 # ---- what must be reachable
@@ -145,17 +191,18 @@ def sometimes_a_state_is_released_for_nobody(s: State, t: State) -> bool:
 
 
 @sometimes
-def sometimes_slots_are_left_when_the_threads_have_ended(s: State, t: State) -> bool:
-    """§12.7 Each rank finds slots in the queue of a pool, when its threads have ended."""
-    return emitted(t, ON_DETACHED) and any(s.pool_releasing[0][pool] > 0 for pool in POOLS)
+def sometimes_slots_are_left_over(s: State, t: State) -> bool:
+    """§12.7 A rank finds slots in the queue of a pool, when its threads have ended."""
+    return any(emitted(t, ON_DETACHED, rank=r) and any(s.pool_releasing[r][pool] > 0 for pool in POOLS) for r in RANKS)
+
+
+@sometimes
+def sometimes_a_slot_is_filled_beside_a_pool_that_is_whole(s: State, t: State) -> bool:
+    """§12.7 One rank has begun again, while a thread of before still fills a slot on another rank."""
+    return any(is_empty(s, r) for r in RANKS) and any(s.place[r] == STOPPING and s.filling[r] != NONE for r in RANKS)
 
 
 @sometimes
 def sometimes_a_reset_empties_a_pool(s: State, t: State) -> bool:
     """§12.7 A reset takes sidecars and states out of the tree."""
-    return emitted(t, ON_BEGUN_AGAIN) and all(
-        any(s.covered[pool][c] > 0 for c in CHAINS)
-        if KIND[pool] == SIDECAR
-        else any(any(s.kept[pool][c][d] for d in DEPTHS) for c in CHAINS)
-        for pool in POOLS
-    )
+    return forgets(s, t) and all(tree_slots(s, pool) > 0 for pool in POOLS)
