@@ -29,7 +29,6 @@ PROMPTS = 64
 PROMPT_PAGES_MAX = 20
 # How many branches there are at each page of a prompt, from the first on: few at first, so that prompts share prefixes.
 BRANCHES = (2, 2, 2, 4, 4, 8, 8, 16, 16, 32)
-STEPS_A_ROUND = 60
 CALLS: tuple[Call, ...] = ("exists", "get", "put")
 IDLE_S = 0.0005
 STEPS = {
@@ -89,10 +88,10 @@ class Life:
         self._idle = self.cache.runtime.event()
         self._stored = 0
 
-    def round(self) -> None:
-        """Some steps, and rest. Raises what the cache raises; Stalled when it does not come to rest."""
+    def round(self, count: int) -> None:
+        """`count` steps, and rest. Raises what the cache raises; Stalled when it does not come to rest."""
         steps: dict[str, Callable[[], None]] = {name: getattr(self, f"_{name}") for name in STEPS}
-        for name in self._draw.choices(list(STEPS), list(STEPS.values()), k=STEPS_A_ROUND):
+        for name in self._draw.choices(list(STEPS), list(STEPS.values()), k=count):
             steps[name]()
             self.happened[name] += 1
         self._rest()
@@ -131,9 +130,13 @@ class Life:
         self.cache.stop(self._draw.choice(RIDS))
 
     def _store(self) -> None:
-        """Another server stored a prompt."""
+        """Another server stored a prompt, and what it needs beside it."""
         hashes = chain_hashes(self._draw.choice(self._prompts))
         self.place.store.put(self._names(hashes), [self._content(page_hash) for page_hash in hashes])
+        for pool in self.cache.extra.values():
+            beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
+            keys = [pool.key(page_hash, self.cache.rank, self.cache.config.ranks) for page_hash in beside]
+            self.place.store.put(keys, [pool.content(page_hash, self.cache.rank) for page_hash in beside])
 
     def _break_storage(self) -> None:
         """On one rank, or on all."""
@@ -193,7 +196,8 @@ class Life:
         locks = sum(node.lock_ref for node in cache.tree.nodes())
         if locks:
             self.problems.append(f"P14 {locks} locks are left")
-        acknowledged, taken = cache.counters.stored_pages, self.faults.taken_pages
+        acknowledged = cache.counters.stored_pages + cache.counters.stored_slots
+        taken = self.faults.taken_pages
         if acknowledged != taken:
             self.problems.append(f"P32 {acknowledged} pages are acknowledged as stored, the store took {taken}")
         for tier in ("device", "host"):
@@ -216,4 +220,4 @@ class Life:
 
     def _content(self, page_hash: bytes) -> torch.Tensor:
         config = self.cache.config
-        return page_content(page_hash, self.cache.rank, config.layers, config.layer_bytes)
+        return page_content(page_hash, self.cache.rank, config.stored_layers, config.layer_bytes)
