@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 import spec_tables
-from hicache_checks.rule_effects import written
+from hicache_checks.rule_effects import Function, emitted, written
 from hicache_checks.spec_diff import named
 from hicache_spec import Bounds
 from hicache_spec.events import EVENTS
 from hicache_spec.language import EventKind, Field, Part, Rule
+from hicache_spec.rule_source import helper_called, source
 from spec_tables import CANONICAL, NOTHING, Table, code, codes, listed, p_numbers, sentence
 
 
@@ -24,11 +26,26 @@ def own_variables(part: Part) -> dict[str, Field]:
     return {n: f for n, f in CANONICAL.joined(part).fields().items() if n not in CANONICAL.fields()}
 
 
+def actions_of(part: Part) -> list[Rule]:
+    """The actions of the canonical design with the part, those that the part leaves as they are too."""
+    return [r for r in CANONICAL.joined(part).rules() if r.kind == "action"]
+
+
+def reached(function: Function, part: Part, seen: set[Function]) -> Iterator[Function]:
+    """A rule and the helper functions that it reaches where the part is joined, each once."""
+    seen.add(function)
+    yield function
+    for node in ast.walk(source(function)):
+        helper = helper_called(function, CANONICAL.joined(part), node)
+        if helper is not None and helper not in seen and helper.__name__ not in spec_tables.NOT_A_STEP:
+            yield from reached(helper, part, seen)
+
+
 def variables(part: Part) -> Table:
     """The state variables of a part, and the actors whose actions write them."""
     writers: dict[str, list[str]] = {}
-    for rule in own_rules(part, "action"):
-        for name in sorted({n for f in spec_tables.reached(rule.function, set()) for n in written(f)}):
+    for rule in actions_of(part):
+        for name in sorted({n for f in reached(rule.function, part, set()) for n in written(f)}):
             if rule.actor not in writers.setdefault(name, []):
                 writers[name].append(rule.actor)
     return Table(
@@ -77,8 +94,8 @@ def events(part: Part) -> Table:
 
 
 def _emitters(part: Part, event: str) -> Iterator[str]:
-    for rule in own_rules(part, "action"):
-        if event in spec_tables.emitted_by(rule):
+    for rule in actions_of(part):
+        if any(event in emitted(function) for function in reached(rule.function, part, set())):
             yield rule.name
 
 

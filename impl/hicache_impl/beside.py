@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hicache_impl.controller import SlotToStore
+from hicache_impl.controller import BackupJob, SlotToStore
 from hicache_impl.extra_pools import ExtraPool, free_slots
 from hicache_impl.ledger import Ledger
 from hicache_impl.operation import Operation
@@ -127,20 +127,37 @@ class Beside(Ledger):
         self.counters.written_slots += len(stored)
         return tuple(stored)
 
+    def _new_backup(self, node: Node, host_pages: tuple[int, ...]) -> BackupJob:
+        """What is to be stored of a node that is backed up in these pages, or, without pages, what is beside them."""
+        slots = self._write_beside(node)
+        if slots:
+            self.tree.hold_slots(node)
+        return BackupJob(node, tuple(node.hashes[: len(host_pages)]), host_pages, slots, len(node))
+
+    def _unhold(self, job: BackupJob) -> None:
+        """Nobody reads the slots of this job any more."""
+        if job.slots:
+            self.tree.release_slots(job.node, job.node_pages)
+
     def _is_short_beside(self, node: Node) -> bool:
         """Whether a backed-up node has something beside its pages on the device alone."""
         return any(node.slots_of(name, DEVICE).keys() - node.slots_of(name, HOST).keys() for name in self.extra)
 
     # --- up ------------------------------------------------------------------------------------------------------
 
-    def _missing_on_device(self, match: Match) -> dict[str, list[int]]:
-        """By pool, the positions that the whole match needs on the device and that are on the host only."""
+    def _take_slots_to_load(self, match: Match) -> dict[str, dict[int, int]] | None:
+        """Device slots for what the whole match needs there and has on the host only; None: they cannot be had, or it
+        is no longer on the host, because making room on the device may write back, which makes room on the host."""
         on_device = self.tree.slots_along(match.host_node, DEVICE)
+        on_host = self.tree.slots_along(match.host_node, HOST)
         start, end = len(match.device_pages), len(match.device_pages) + len(match.host_pages)
-        return {
+        missing = {
             name: [at for at in pool.component.needed(start, end) if at not in on_device[name]]
             for name, pool in self.extra.items()
         }
+        if any(at not in on_host[name] for name, positions in missing.items() for at in positions):
+            return None
+        return self._take_device_slots(missing)
 
     def _take_device_slots(self, wanted: Mapping[str, Sequence[int]]) -> dict[str, dict[int, int]] | None:
         """Device slots for these positions of each pool, evicting what may be: all of them, or None."""

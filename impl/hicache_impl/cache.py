@@ -403,8 +403,7 @@ class HiCache(Drain, Tiers):
             self._forget(op)
         for job, node in self.backups.items():
             self.tree.unprotect_host(node)
-            if job.slots:
-                self.tree.release_slots(node, job.node_pages)
+            self._unhold(job)
         self.backups.clear()
         for queue_, _ in self._control_queues():
             _empty(queue_)

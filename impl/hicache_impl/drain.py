@@ -108,8 +108,8 @@ class Drain(Beside):
         self.tree.unprotect_host(self.backups.pop(job))
         self.counters.stored_pages += len(job.host_pages) - ack.failed_pages
         self.counters.unstored_pages += ack.failed_pages
+        self._unhold(job)
         if job.slots:
-            self.tree.release_slots(job.node, job.node_pages)
             self.counters.stored_slots += len(job.slots) - ack.failed_slots
             self.counters.unstored_slots += ack.failed_slots
         self.log.emit(events.STORED, node=job.node.id, pages=len(job.host_pages), failed=ack.failed_pages)

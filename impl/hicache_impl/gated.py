@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hicache_impl.events import OpId
-from hicache_impl.runtime import COPY_GATES, GATES, Queue, Stalled, Thread, Waiter
+from hicache_impl.runtime import BESIDE_GATES, COPY_GATES, GATES, Queue, Stalled, Thread, Waiter
 
 
 class _Parked:
@@ -285,5 +285,6 @@ class GatedRuntime:
 
 
 def _check_gate(name: str) -> None:
-    if name not in GATES and name not in COPY_GATES:
-        raise ValueError(f"no gate {name!r}; the gates are {', '.join((*GATES, *COPY_GATES))}")
+    known = (*GATES, *BESIDE_GATES, *COPY_GATES)
+    if name not in known:
+        raise ValueError(f"no gate {name!r}; the gates are {', '.join(known)}")

@@ -57,6 +57,37 @@ class LateCopies(ThreadRuntime):
             go_on.wait()
 
 
+class WithTiers(Reference):
+    """The reference on plain threads, with all that it may be told of its tiers."""
+
+    def __init__(self) -> None:
+        self._copies = LateCopies()
+        super().__init__(runtime=self._copies, variants=TIERS)
+
+    def capabilities(self) -> frozenset[str]:
+        """Copies can be held, too."""
+        return super().capabilities() | {"copies"}
+
+    def hold_copies(self) -> None:
+        """No copy to the host begins. Not where the device waits for them before it gives pages to others."""
+        if self.config.write_policy != "write_back":
+            self._copies.hold_copies()
+
+    def release_copies(self) -> None:
+        """They begin."""
+        self._copies.release_copies()
+
+    def close(self) -> None:
+        """See Reference."""
+        self.release_copies()
+        super().close()
+
+
+def tiers() -> WithTiers:
+    """The reference on plain threads, with all that it may be told of its tiers."""
+    return WithTiers()
+
+
 def revoke_queue() -> Reference:
     """The variant with a queue for revokes, on plain threads."""
     return open_reference(runtime=ThreadRuntime())
@@ -82,10 +113,11 @@ BESIDE: dict[str, dict[str, tuple[dict[str, Any], ...]]] = {
 
 
 class _WithPools(Reference):
-    """The reference with a tree and its pools, of which the programs choose by the variant `beside`."""
+    """The reference with a tree and its pools, of which the programs choose by the variant `beside`, and with all that
+    it may be told of its tiers."""
 
     def __init__(self, tree: str, **parts: Any) -> None:
-        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree])}, **parts)
+        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree]), **TIERS}, **parts)
         self._pools: Mapping[str, Sequence[Mapping[str, Any]]] = BESIDE[tree]
 
     def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
@@ -110,55 +142,6 @@ def hi_mamba() -> Reference:
 def unified() -> Reference:
     """The reference with windows and states, on plain threads."""
     return _WithPools("unified", runtime=ThreadRuntime())
-
-
-NOTHING = "nothing"
-BESIDE_TIERS: dict[str, tuple[str, Sequence[Mapping[str, Any]]]] = {
-    NOTHING: ("hiradix", ()),
-    "sidecars": ("hiradix", BESIDE["hiradix"]["both"]),
-    "states": ("hi_mamba", BESIDE["hi_mamba"]["draft"]),
-    "windows": ("unified", BESIDE["unified"]["tight"]),
-    "all": ("unified", BESIDE["unified"]["all"]),
-}
-
-
-class WithTiers(Reference):
-    """The reference on plain threads, with all that it may be told of its tiers, and some of all trees."""
-
-    def __init__(self) -> None:
-        self._copies = LateCopies()
-        super().__init__(runtime=self._copies, variants={**TIERS, "beside": tuple(BESIDE_TIERS)})
-
-    def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
-        """`beside`, if it is not given, is nothing."""
-        if not isinstance(config, CacheConfig):
-            fields = dict(config)
-            tree, pools = BESIDE_TIERS[fields.pop("beside", NOTHING)]
-            config = {"tree": tree, "pools": pools, **fields}
-        super().reset(config)
-
-    def capabilities(self) -> frozenset[str]:
-        """Copies can be held, too."""
-        return super().capabilities() | {"copies"}
-
-    def hold_copies(self) -> None:
-        """No copy to the host begins. Not where the device waits for them before it gives pages to others."""
-        if self.config.write_policy != "write_back":
-            self._copies.hold_copies()
-
-    def release_copies(self) -> None:
-        """They begin."""
-        self._copies.release_copies()
-
-    def close(self) -> None:
-        """See Reference."""
-        self.release_copies()
-        super().close()
-
-
-def tiers() -> WithTiers:
-    """The reference on plain threads, with all that it may be told of its tiers, and some of all trees."""
-    return WithTiers()
 
 
 # It drains in another order than the canonical design.

@@ -35,7 +35,7 @@ class Telemetry:
         take: Callable[[KvEvent], None] | None = None,
     ) -> None:
         self.rank = rank
-        self.metrics = Metrics(rank, config.page_bytes, runtime.lock)
+        self.metrics = Metrics(rank, config.stored_bytes, runtime.lock)
         self.kv = None if take is None else KvEvents(rank, take)
         self._runtime = runtime
         self._logger = logger

@@ -113,7 +113,7 @@ class Tiers(Copies):
         held = self._protect_to_load(match)
         try:
             device_pages = self.alloc_device(len(match.host_pages))
-            slots = None if device_pages is None else self._take_device_slots(self._missing_on_device(match))
+            slots = None if device_pages is None else self._take_slots_to_load(match)
         finally:
             self.tree.unlock_device(match.device_node)
             self._unprotect_to_load(match, held)

@@ -1,16 +1,16 @@
 """Mutants of the part *control* (SPEC.md §13): what each replaces, where it is looked for, what breaks first, and when.
 
 Several are what was found in releases: a stop flag that each rank's thread looks at by itself (flush-after-abort, in
-sglang 0.5.21 to 0.5.23), an IO thread that nobody waits for (in sglang up to 0.5.18), pages of an aborted operation
-that a detach forgets (detach-after-abort, in sglang 0.5.19 to 0.5.23).
+sglang 0.5.21 to 0.5.23), an IO thread that a reset does not wait for (in sglang up to 0.5.18), pages of an aborted
+operation that a detach forgets (detach-after-abort, in sglang 0.5.19 to 0.5.23).
 """
 
 from __future__ import annotations
 
-from hicache_checks.mutants import faulty_control
+from hicache_checks.mutants import faulty_control, faulty_scheduler
 from hicache_checks.mutants.faulty_liveness import LivenessMutant
 from hicache_checks.mutants.spec_mutants import SpecMutant
-from hicache_spec.parts.control import CONTROL_PAIR, CONTROL_SOLO, CONTROL_TREE
+from hicache_spec.parts.control import CONTROL_PAGES, CONTROL_PAIR, CONTROL_SOLO, CONTROL_TREE
 
 CONTROL_MUTANTS = (
     SpecMutant(
@@ -56,11 +56,18 @@ CONTROL_MUTANTS = (
         6,
     ),
     SpecMutant(
+        "sched_takes_what_is_released_when_it_tells_its_threads",
+        {"sched_tell_threads_to_stop": faulty_control.take_what_is_released_so_far},
+        CONTROL_SOLO,
+        "inv_stopped_ranks_hold_the_same",
+        18,
+    ),
+    SpecMutant(
         "io_ends_with_work_left",
         {"io_end": faulty_control.end_with_work_left},
         CONTROL_SOLO,
-        "inv_stopped_ranks_hold_the_same",
-        16,
+        "inv_detached_is_at_rest",
+        14,
     ),
     SpecMutant(
         "io_ends_during_a_read",
@@ -70,18 +77,18 @@ CONTROL_MUTANTS = (
         13,
     ),
     SpecMutant(
-        "sched_lets_go_without_the_io_threads",
-        {"sched_let_go": faulty_control.let_go_without_the_io_threads},
+        "sched_lets_go_without_the_io_thread",
+        {"sched_let_go": faulty_control.let_go_without_the_io_thread},
         CONTROL_SOLO,
         "inv_no_thread_outlives_its_storage",
-        6,
+        4,
     ),
     SpecMutant(
-        "sched_lets_go_when_one_rank_has_stopped",
-        {"sched_let_go": faulty_control.let_go_when_one_rank_has_stopped},
+        "sched_lets_go_during_the_look_up",
+        {"sched_let_go": faulty_control.let_go_during_the_look_up},
         CONTROL_SOLO,
         "inv_no_thread_outlives_its_storage",
-        6,
+        4,
     ),
     SpecMutant(
         "sched_lets_go_when_all_is_taken",
@@ -95,84 +102,98 @@ CONTROL_MUTANTS = (
         {"take_leftovers": faulty_control.keep_the_answers},
         CONTROL_SOLO,
         "inv_detached_is_at_rest",
-        16,
+        12,
     ),
     SpecMutant(
         "sched_drops_the_released_pages",
         {"take_leftovers": faulty_control.drop_the_released_pages},
         CONTROL_SOLO,
         "inv_pages_conserved",
-        19,
+        15,
+    ),
+    SpecMutant(
+        "sched_reclaims_by_its_own_count_before_it_detaches",
+        {"reclaim": faulty_scheduler.reclaim_by_own_count},
+        CONTROL_PAGES,
+        "inv_ranks_decide_alike",
+        14,
     ),
     SpecMutant(
         "sched_forgets_ids_when_it_lets_go",
         {"take_leftovers": faulty_control.forget_ids_with_the_leftovers},
         CONTROL_SOLO,
         "step_ended_stays_ended",
-        16,
+        12,
     ),
     SpecMutant(
         "sched_begins_again_beside_living_threads",
         {"sched_begin_again": faulty_control.begin_again_beside_living_threads},
         CONTROL_SOLO,
         "step_begins_again_as_at_the_start",
-        4,
+        3,
+    ),
+    SpecMutant(
+        "sched_begins_again_with_the_old_pool",
+        {"sched_begin_again": faulty_control.begin_again_with_the_old_pool},
+        CONTROL_TREE,
+        "step_begins_again_as_at_the_start",
+        6,
     ),
     SpecMutant(
         "sched_begins_again_and_remembers_ids",
-        {"begin_again": faulty_control.begin_again_and_remember_ids},
+        {"forget_everything": faulty_control.remember_ids},
         CONTROL_SOLO,
         "step_begins_again_as_at_the_start",
-        17,
+        19,
     ),
     SpecMutant(
         "sched_begins_again_and_keeps_the_tree",
-        {"begin_again": faulty_control.begin_again_and_keep_the_tree},
+        {"forget_everything": faulty_control.keep_the_tree},
         CONTROL_TREE,
         "step_begins_again_as_at_the_start",
-        9,
+        11,
     ),
     SpecMutant(
         "sched_attaches_an_empty_tree",
         {"sched_attach": faulty_control.attach_an_empty_tree},
         CONTROL_TREE,
         "step_attaching_touches_nothing",
-        9,
+        10,
     ),
     SpecMutant(
         "sched_starts_a_thread_twice",
         {"sched_start_query_thread": faulty_control.start_the_query_thread_twice},
         CONTROL_SOLO,
         "inv_one_consumer_per_queue",
-        11,
+        8,
     ),
     SpecMutant(
         "sched_fails_without_telling_the_others",
         {"sched_fail_to_start": faulty_control.fail_without_telling_the_others},
         CONTROL_SOLO,
         "inv_ranks_are_attached_alike",
-        10,
+        11,
     ),
     SpecMutant(
         "sched_attaches_where_it_can",
         {"sched_agree_to_attach": faulty_control.attach_where_it_can},
         CONTROL_SOLO,
         "inv_ranks_are_attached_alike",
-        13,
+        14,
     ),
     SpecMutant(
         "sched_attaches_in_any_case",
         {"sched_agree_to_attach": faulty_control.attach_in_any_case},
         CONTROL_SOLO,
         "inv_attached_queues_have_their_threads",
-        12,
+        13,
     ),
     SpecMutant(
         "sched_forgets_what_was_started",
         {"sched_agree_to_attach": faulty_control.forget_what_was_started},
         CONTROL_SOLO,
         "inv_no_thread_outlives_its_storage",
-        13,
+        14,
     ),
 )
 
@@ -190,7 +211,7 @@ STARVING_CONTROL = (
         {"sched_agree_to_attach": faulty_control.try_again_where_nothing_has_started},
         CONTROL_SOLO,
         "live_control_calls_end",
-        9,
+        10,
         3,
     ),
 )

@@ -19,20 +19,23 @@ from hicache_spec.parts.control_rules import (
     ON_DETACHED,
     ON_KEPT,
     ON_START_FAILED,
+    ON_TOLD_TO_STOP,
     QUERY_THREAD,
     STARTED,
     STARTING,
     STOPPING,
     WHILE_DETACHED,
     all_are,
-    begin_again,
+    attaches,
     end_thread,
+    forget_everything,
     has_ended,
     is_free_and_lives,
+    pass_over,
     start_thread,
     take_leftovers,
 )
-from hicache_spec.pipeline import decide, is_free, take_answered, terminate, why_declined
+from hicache_spec.pipeline import is_free, terminate, why_declined
 from hicache_spec.state import (
     ABSENT,
     CHAINS,
@@ -100,6 +103,14 @@ def give_up_after_threads_were_told(s: State) -> None:
 # ---- the threads stop
 
 
+def take_what_is_released_so_far(s: State, rank: int) -> None:
+    require(s.place[rank] == DRAINING, "the operations are aborted")
+    s.place[rank] = STOPPING
+    s.free[rank] += s.releasing[rank]
+    s.releasing[rank] = 0
+    emit(s, ON_TOLD_TO_STOP, rank)
+
+
 def end_between_two_operations(s: State, rank: int) -> None:
     require(s.place[rank] == STOPPING, "the thread is told to stop")
     require(is_free_and_lives(s, rank), "no operation is being looked up")
@@ -119,49 +130,44 @@ def end_during_a_read(s: State, rank: int) -> None:
     end_thread(s, rank, IO_THREAD)
 
 
-def let_go_without_the_io_threads(s: State) -> None:
-    require(all(s.place[r] == STOPPING for r in RANKS), "all threads are told to stop")
-    require(all(s.living[r][QUERY_THREAD] == 0 for r in RANKS), "the query threads have ended")
-    require(all(not s.writing[r] and len(s.buffer[r]) == 0 for r in RANKS), "no IO thread is at work")
-    take_leftovers(s)
-    for r in RANKS:
-        s.place[r] = DETACHED
-    emit(s, ON_DETACHED)
+def let_go_without_the_io_thread(s: State, rank: int) -> None:
+    require(s.place[rank] == STOPPING, "the threads are told to stop")
+    require(s.living[rank][QUERY_THREAD] == 0, "the query thread has ended")
+    require(not s.writing[rank] and len(s.buffer[rank]) == 0, "the IO thread is not at work")
+    take_leftovers(s, rank)
+    s.place[rank] = DETACHED
+    emit(s, ON_DETACHED, rank)
 
 
-def let_go_when_one_rank_has_stopped(s: State) -> None:
-    require(all(s.place[r] == STOPPING for r in RANKS), "all threads are told to stop")
-    require(any(has_ended(s, r) for r in RANKS), "the threads of some rank have ended")
-    require(all(len(s.hit_queue[r]) == len(s.hit_queue[0]) for r in RANKS), "as many answers wait on every rank")
-    take_leftovers(s)
-    for r in RANKS:
-        s.place[r] = DETACHED
-    emit(s, ON_DETACHED)
+def let_go_during_the_look_up(s: State, rank: int) -> None:
+    require(s.place[rank] == STOPPING, "the threads are told to stop")
+    require(s.living[rank][IO_THREAD] == 0, "the IO thread has ended")
+    take_leftovers(s, rank)
+    s.place[rank] = DETACHED
+    emit(s, ON_DETACHED, rank)
 
 
-def let_go_when_all_is_taken(s: State) -> None:
-    require(all(s.place[r] == STOPPING and has_ended(s, r) for r in RANKS), "the threads of every rank have ended")
-    require(all(len(s.hit_queue[r]) + s.releasing[r] == 0 for r in RANKS), "no answer and no released page is left")
-    for r in RANKS:
-        s.place[r] = DETACHED
-    emit(s, ON_DETACHED)
+def let_go_when_all_is_taken(s: State, rank: int) -> None:
+    require(s.place[rank] == STOPPING, "the threads are told to stop")
+    require(has_ended(s, rank), "the threads have ended")
+    require(len(s.hit_queue[rank]) + s.releasing[rank] == 0, "no answer and no released page is left")
+    s.place[rank] = DETACHED
+    emit(s, ON_DETACHED, rank)
 
 
-def keep_the_answers(s: State) -> None:
-    for r in RANKS:
-        s.free[r] += s.releasing[r]
-        s.releasing[r] = 0
+def keep_the_answers(s: State, rank: int) -> None:
+    s.free[rank] += s.releasing[rank]
+    s.releasing[rank] = 0
 
 
-def drop_the_released_pages(s: State) -> None:
-    for _ in range(len(s.hit_queue[0])):
-        decide(s, take_answered(s))
-    for r in RANKS:
-        s.releasing[r] = 0
+def drop_the_released_pages(s: State, rank: int) -> None:
+    for _ in range(len(s.hit_queue[rank])):
+        pass_over(s, rank)
+    s.releasing[rank] = 0
 
 
-def forget_ids_with_the_leftovers(s: State) -> None:
-    take_leftovers(s)
+def forget_ids_with_the_leftovers(s: State, rank: int) -> None:
+    take_leftovers(s, rank)
     for request in REQUESTS:
         s.attempts[request] = 0
     for op in OPS:
@@ -171,34 +177,41 @@ def forget_ids_with_the_leftovers(s: State) -> None:
 # ---- everything begins again
 
 
-def begin_again_beside_living_threads(s: State) -> None:
+def begin_again_beside_living_threads(s: State, rank: int) -> None:
     require(s.resetting, "a reset is under way")
-    require(all(s.place[r] == STOPPING for r in RANKS), "all threads are told to stop")
-    require(all(len(s.query_queue[r]) + len(s.buffer[r]) == 0 for r in RANKS), "no thread is at work")
-    s.resetting = False
-    take_leftovers(s)
-    begin_again(s)
-    for r in RANKS:
-        s.place[r] = STARTING
-    emit(s, ON_BEGUN_AGAIN)
+    require(s.place[rank] in (STOPPING, DETACHED), "the threads are told to stop")
+    require(len(s.query_queue[rank]) + len(s.buffer[rank]) == 0, "no thread of the rank is at work")
+    take_leftovers(s, rank)
+    s.place[rank] = STARTING
+    s.free[rank] = HOST_PAGES
+    if all(attaches(s, r) for r in RANKS):
+        s.resetting = False
+        forget_everything(s)
+    emit(s, ON_BEGUN_AGAIN, rank)
 
 
-def begin_again_and_remember_ids(s: State) -> None:
+def begin_again_with_the_old_pool(s: State, rank: int) -> None:
+    require(s.resetting, "a reset is under way")
+    require(s.place[rank] == DETACHED, "the rank is detached")
+    s.place[rank] = STARTING
+    if all(attaches(s, r) for r in RANKS):
+        s.resetting = False
+        forget_everything(s)
+    emit(s, ON_BEGUN_AGAIN, rank)
+
+
+def remember_ids(s: State) -> None:
     for chain in CHAINS:
         s.resident[chain] = 0
-    for r in RANKS:
-        s.free[r] = HOST_PAGES
     for op in OPS:
         s.phase[op] = ABSENT
 
 
-def begin_again_and_keep_the_tree(s: State) -> None:
+def keep_the_tree(s: State) -> None:
     for request in REQUESTS:
         s.attempts[request] = 0
     for op in OPS:
         s.phase[op] = ABSENT
-    for r in RANKS:
-        s.free[r] = HOST_PAGES
 
 
 # ---- storage is attached

@@ -1,4 +1,4 @@
-"""§12.5 The configurations in which extra pools are explored."""
+"""§12 The configurations in which extra pools are explored."""
 
 from __future__ import annotations
 

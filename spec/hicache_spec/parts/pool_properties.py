@@ -1,4 +1,4 @@
-"""§12.3 Extra pools: what must hold. Some properties of the canonical design are restated; the rest stand."""
+"""§12.3, §12.4, §12.6 Extra pools: what must hold. Some canonical properties are restated; the rest stand."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def is_granted_alike(s: State, pool: int, op: int) -> bool:
 
 
 def step_hit_is_everywhere_in_every_pool(s: State, t: State) -> bool:
-    """§12.3 P7, P12. The agreed hit is, on every rank, the longest prefix that all ranks have in every required pool.
+    """§5.11 P7, P12. The agreed hit is, on every rank, the longest prefix that all ranks have in every required pool.
 
     And the states that the ranks agree on are those that every rank has.
     """
@@ -205,7 +205,7 @@ def is_agreed_rightly(s: State, t: State, rank: int, op: int, pool: int, length:
 
 
 def step_published_landed_in_every_pool(s: State, t: State) -> bool:
-    """§12.3 P6, P20. What is published is exactly the prefix that landed on every rank, in every pool that it needs."""
+    """§5.2 P6, P20. What is published is exactly the prefix that landed on every rank, in every pool that it needs."""
     return all(
         not newly(s, t, op, FETCHED)
         or any(emitted(t, ON_FETCHED, op=op, pages=n) and n == usable_pages(s, op) for n in DEPTHS)
@@ -222,7 +222,7 @@ def usable_pages(s: State, op: int) -> int:
 
 @step_property
 def step_state_is_published_with_its_prefix(s: State, t: State) -> bool:
-    """§12.3 P20. The tree takes over a state exactly when it publishes the whole prefix for which it was read."""
+    """§12.4 P20. The tree takes over a state exactly when it publishes the whole prefix for which it was read."""
     return all(
         KIND[pool] == SIDECAR
         or (
@@ -258,7 +258,7 @@ def is_publishable(s: State, pool: int, op: int) -> bool:
 
 
 def step_waits_for_every_pool(s: State, t: State) -> bool:
-    """§12.3 P1, P5. A poll ends an operation only if it is terminated or complete in every pool, or its policy
+    """§5.8 P1, P5. A poll ends an operation only if it is terminated or complete in every pool, or its policy
     gives up waiting."""
     return all(
         not (newly(s, t, op, FETCHED) or emitted(t, ON_REVOKED, op=op, reason=WAS_STOPPED))
@@ -270,7 +270,7 @@ def step_waits_for_every_pool(s: State, t: State) -> bool:
 
 
 def step_eviction_is_needed_in_some_pool(s: State, t: State) -> bool:
-    """§12.3 P9. A drain evicts exactly the pages that its grants lack, in the pool that lacks most; no other step
+    """§5.4 P9. A drain evicts exactly the pages that its grants lack, in the pool that lacks most; no other step
     evicts."""
     if not takes_answers(s, t):
         return not any(emitted(t, ON_EVICTED, chain=c) for c in CHAINS)
@@ -284,7 +284,7 @@ def step_eviction_is_needed_in_some_pool(s: State, t: State) -> bool:
 
 @step_property
 def step_state_eviction_is_needed(s: State, t: State) -> bool:
-    """§12.3 P9. A state leaves the tree with its page, or because a grant needs its slot and no other is free.
+    """§12.4 P9. A state leaves the tree with its page, or because a grant needs its slot and no other is free.
 
     Judged where one answer is taken: a drain of several is such drains one after another.
     """
@@ -303,8 +303,8 @@ def step_state_eviction_is_needed(s: State, t: State) -> bool:
 
 
 def step_refusal_is_needed_in_some_pool(s: State, t: State) -> bool:
-    """§12.3 P9. Memory is refused, or granted short of the hit, only if no pool arrangement serves more; and a state
-    that is optional is left only if there is none, or no slot.
+    """§5.5 P9. Memory is refused, or granted short of the hit, only if some pool cannot serve more. An optional state
+    is left only if there is none, or no slot.
 
     Judged where one answer is taken: a drain of several is such drains one after another.
     """
@@ -335,7 +335,7 @@ def longest_grant(s: State, op: int) -> int:
 
 @step_property
 def step_grant_ends_where_its_states_are(s: State, t: State) -> bool:
-    """§12.3 P12. A grant takes a slot for a state only if every rank's storage has it, for the end of that grant."""
+    """§12.4 P12. A grant takes a slot for a state only if every rank's storage has it, for the end of that grant."""
     return all(
         not newly(s, t, op, ALLOCATED)
         or all(
@@ -347,7 +347,7 @@ def step_grant_ends_where_its_states_are(s: State, t: State) -> bool:
 
 @step_property
 def step_no_slot_read_after_termination(s: State, t: State) -> bool:
-    """§12.3 P18. The IO thread begins no slot of a terminated operation, and lets no state of one land."""
+    """§12.4 P18. The IO thread begins no slot of a terminated operation, and lets no state of one land."""
     return all(
         (t.filling[r] == NONE or s.filling[r] != NONE or not s.stopped[r][s.buffer[r][0]])
         and all(
@@ -373,5 +373,5 @@ def pool_queue_is_empty(s: State, pool: int) -> bool:
 
 @leads_to(pool_queue_is_empty, pool=POOLS)
 def live_released_slots_are_reclaimed(s: State, pool: int) -> bool:
-    """§12.3 P3. Whatever is put on the release queue of a pool is taken."""
+    """§12.6 P3. Whatever is put on the release queue of a pool is taken."""
     return any(s.pool_releasing[r][pool] > 0 for r in RANKS)

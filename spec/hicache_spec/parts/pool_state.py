@@ -173,7 +173,7 @@ def give_slot(s: State, rank: int, pool: int, op: int) -> None:
 
 
 def at_rest_in_every_pool(s: State) -> bool:
-    """§12.1 No operation is pending and every queue is empty, the release queues of all pools too."""
+    """§3.0 No operation is pending and every queue is empty, the release queues of all pools too."""
     return at_rest(s) and all(all(s.pool_releasing[r][pool] == 0 for pool in POOLS) for r in RANKS)
 
 

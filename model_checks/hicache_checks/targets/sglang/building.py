@@ -45,6 +45,14 @@ STATE_LAYERS, CONV_SHAPE, TEMPORAL_SHAPE = 2, (3, 2), (1, 2, 2)
 """Layers that keep a state in place of keys and values, where a model has some; what a state consists of there."""
 STATES_SPARE = 2
 """So many states more than pages: of a request that is computed, and of what is loaded back for it."""
+SPARSE_POOLS = ("DSATokenToKVPool", "NSATokenToKVPool")
+"""What releases call the pool of a model with sparse attention, the newest first."""
+SPARSE_PAGE = 64
+"""Tokens. They know no other page then."""
+LATENT = {"kv_lora_rank": 6, "qk_rope_head_dim": 2, "kv_cache_dim": 8}
+"""What a token has where keys and values are in one."""
+SPARSE = {**LATENT, "index_head_dim": 128}
+"""The same, and its index, in a model with sparse attention."""
 REQUESTS = 4
 """So many requests a pool of requests has room for; one is computed at a time."""
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
@@ -258,7 +266,7 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
         "need_sort": False,
     }
     requests = _requests(values) if kind == HIMAMBA else None
-    pool = _hybrid(values, requests) if kind == HIMAMBA else called(_memory().MHATokenToKVPool, values)
+    pool = _pool(config, values, requests, kind)
     device = getattr(pool, "full_kv_pool", pool)
     allocator = called(needed("mem_cache.allocator").PagedTokenToKVPoolAllocator, {**values, "kvcache": pool})
     unified = module("mem_cache.unified_radix_cache")
@@ -309,6 +317,18 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
     return Parts(kind, cache, allocator, device)
 
 
+def _pool(config: Mapping[str, Any], values: Mapping[str, Any], requests: Any, kind: str) -> Any:
+    """The device's keys and values. ValueError: the tree has no such pool."""
+    if kind == HIMAMBA:
+        return _hybrid(values, requests, is_latent=bool(config.get("latent")))
+    if not config.get("indices"):
+        return called(_memory().MHATokenToKVPool, values)
+    cls = next((vars(_memory())[name] for name in SPARSE_POOLS if name in vars(_memory())), None)
+    if cls is None or values["page_size"] != SPARSE_PAGE:
+        raise ValueError(f"this release has no indices, or not for pages of {values['page_size']} tokens")
+    return called(cls, {**values, **SPARSE})
+
+
 def _memory() -> ModuleType:
     return needed("mem_cache.memory_pool")
 
@@ -331,7 +351,9 @@ def _requests(values: Mapping[str, Any]) -> Any:
     return called(_memory().HybridReqToTokenPool, given)
 
 
-def _hybrid(values: Mapping[str, Any], requests: Any) -> Any:
-    """The keys and values of such a model's other layers."""
+def _hybrid(values: Mapping[str, Any], requests: Any, is_latent: bool) -> Any:
+    """The keys and values of such a model's other layers. `is_latent`: in one, and the same on all tensor ranks."""
     layers = {"full_attention_layer_ids": list(range(LAYERS)), "enable_kvcache_transpose": False}
+    if is_latent:
+        layers |= {"use_mla": True, **LATENT}
     return called(_memory().HybridLinearKVPool, {**values, **layers, "mamba_pool": requests.mamba_pool})

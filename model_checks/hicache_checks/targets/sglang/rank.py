@@ -22,6 +22,7 @@ from hicache_checks.targets.sglang.event_scheduler import SchedulerEvents
 from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import FileShelf
 from hicache_checks.targets.sglang.grid import Groups
+from hicache_checks.targets.sglang.indices import Indices, NoIndices
 from hicache_checks.targets.sglang.queued import Queued
 from hicache_checks.targets.sglang.rank_model import TURN_S, TURNS_TO_REST, RankModel
 from hicache_checks.targets.sglang.rank_storage import Tokens
@@ -56,6 +57,7 @@ class Rank(RankModel):
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
         self.states = States(self) if self.parts.kind == building.HIMAMBA else NoStates()
+        self.indices = Indices(self) if config.get("indices") else NoIndices()
         self.foreign = self._foreign()
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
@@ -319,6 +321,10 @@ class Rank(RankModel):
     def audit_written(self) -> list[str]:
         """What was computed, some turns ago, and is not written through, one line each."""
         return list(audit.unwritten(self))
+
+    def audit_waits(self) -> list[str]:
+        """By which functions a layer gets what is not loaded yet, one line each."""
+        return list(self.indices.read_too_early())
 
     def audit_consumers(self) -> list[str]:
         """Of which queue more than one thread reads, one line each."""

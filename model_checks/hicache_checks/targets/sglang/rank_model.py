@@ -13,7 +13,6 @@ import torch
 
 from hicache_checks.targets.sglang import audit, building
 from hicache_checks.targets.sglang.audit import Written
-from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.rank_storage import RankStorage, Tokens
 from hicache_checks.targets.sglang.surroundings import Settings
@@ -38,7 +37,6 @@ class Prefilled:
 class RankModel(RankStorage):
     """The part of a rank that is about a model. `extras`: the adapters and tenants that it computed for."""
 
-    parts: Parts
     tree: Any
     extras: dict[str, None]
     _base: Any
