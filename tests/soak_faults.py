@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hicache_impl.cache import HiCache, Poll
 from hicache_impl.operation import Operation
 
-LEAKED_BYTES = 2**18
+LEAKED_BYTES = 2**21
 
 
 class LosesADevicePage(HiCache):

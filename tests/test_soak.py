@@ -71,7 +71,7 @@ class TestFaults:
 
     @pytest.mark.heavy
     def test_memory_that_grows(self) -> None:
-        found = self.violations("GrowsAndGrows", seconds=12.0, warm_up_s=3.0)
+        found = self.violations("GrowsAndGrows", seconds=15.0, warm_up_s=0.0, steps_a_round=6)
         assert "memory: rank 0 had" in found
         assert "more" in found
 

@@ -127,6 +127,13 @@ class Beside(Ledger):
         self.counters.written_slots += len(stored)
         return tuple(stored)
 
+    def _new_backup(self, node: Node, host_pages: tuple[int, ...]) -> BackupJob:
+        """What is to be stored of a node that is backed up in these pages, or, without pages, what is beside them."""
+        slots = self._write_beside(node)
+        if slots:
+            self.tree.hold_slots(node)
+        return BackupJob(node, tuple(node.hashes[: len(host_pages)]), host_pages, slots, len(node))
+
     def _unhold(self, job: BackupJob) -> None:
         """Nobody reads the slots of this job any more."""
         if job.slots:

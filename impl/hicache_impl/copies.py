@@ -14,7 +14,7 @@ from typing import Any
 
 from hicache_impl import events
 from hicache_impl.beside import Beside
-from hicache_impl.controller import BackupJob, SlotToStore
+from hicache_impl.controller import BackupJob
 from hicache_impl.metrics import DEVICE, HOST, NOWHERE
 from hicache_impl.runtime import Queue
 from hicache_impl.telemetry import Telemetry
@@ -153,16 +153,15 @@ class Copies(Beside):
         self._is_quiet = False
         self.counters.written_pages += len(node)
         self.log.emit(events.WRITTEN, node=node.id, pages=len(node))
-        backup = BackupJob(node, tuple(node.hashes), host_pages, self._write_beside(node), len(node))
+        backup = self._new_backup(node, host_pages)
         told = backup.hashes, self._parent_hash(node)
         self._end_write(WriteJob(backup, told, len(node) if evicts else 0, began_s))
 
     def _begin_write_beside(self, node: Node, *, evicts: bool) -> None:
         """The same of what is beside pages that are on the host already."""
         began_s = self.runtime.now()
-        slots: tuple[SlotToStore, ...] = self._write_beside(node)
+        backup = self._new_backup(node, ())
         self.log.emit(events.WRITTEN, node=node.id, pages=0)
-        backup = BackupJob(node, (), (), slots, len(node))
         self._end_write(WriteJob(backup, None, len(node) if evicts else 0, began_s))
 
     def _end_write(self, job: WriteJob) -> None:
@@ -207,13 +206,10 @@ class Copies(Beside):
     def _protect_backup(self, job: BackupJob) -> None:
         """From when it is written until it is backed up; the drain of the ack undoes it."""
         self.tree.protect_host(job.node)
-        if job.slots:
-            self.tree.hold_slots(job.node)
 
     def _unprotect_backup(self, job: BackupJob) -> None:
         self.tree.unprotect_host(job.node)
-        if job.slots:
-            self.tree.release_slots(job.node, job.node_pages)
+        self._unhold(job)
 
     def _evict_one(self) -> int:
         """The device forgets the node that is to go first; returns pages."""

@@ -31,6 +31,7 @@ from hicache_impl.events import OpId
 from hicache_impl.kv_events import Listener
 from hicache_impl.operation import IllegalTrigger
 from hicache_impl.page_pool import PoolError
+from hicache_impl.pool_spec import PoolSpec
 from hicache_impl.rank_processes import STACKS_SIGNAL
 from hicache_impl.ranks import Desync, GlooGroup, GroupAborted, gloo_groups
 from hicache_impl.runtime import Stalled, ThreadRuntime
@@ -52,12 +53,22 @@ FINDINGS = (
 )
 
 
+STATE = PoolSpec(name="state", kind="state", host_slots=16, device_slots=12)
+WINDOW = PoolSpec(name="window", kind="window", window_pages=3, host_slots=24, device_slots=16)
+TREES: tuple[tuple[str, tuple[PoolSpec, ...]], ...] = (
+    ("hiradix", ()),
+    ("hiradix", (PoolSpec(name="draft", kind="sidecar"),)),
+    ("hi_mamba", (STATE,)),
+    ("unified", (WINDOW, STATE)),
+)
+
+
 class SoakOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """How long and on what; see `soak.run`. `folder` takes the files of the run.
 
     `stall_s`: how long anything may take to come to rest; `silence_s`: when nothing ends for so long, all hang (30 s
-    more, if not given). `rounds_a_life`: after so many rounds a cache is closed and another one opened.
-    `cache_class`: `module:Class` of a faulty cache, for the tests of the soak.
+    more, if not given). After `steps_a_round` steps everything comes to rest; after `rounds_a_life` rounds a cache is
+    closed and another one opened. `cache_class`: `module:Class` of a faulty cache, for the tests of the soak.
     """
 
     folder: str
@@ -67,6 +78,7 @@ class SoakOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froz
     seed: int = 0
     stall_s: float = 30.0
     silence_s: float | None = None
+    steps_a_round: int = 60
     rounds_a_life: int = 12
     warm_up_s: float | None = None
     cache_class: str | None = None
@@ -146,11 +158,10 @@ class _Soak:
             telemetry=telemetry,
         )
         life = Life(Place(cache, self.store, faults, self.group, listener), draw, self.options.stall_s, self.happened)
-        beside = "".join(f", {pool.name}" for pool in config.pools)
-        name = f"life {self.lives} ({config.policy}, {config.write_policy}, {config.tree}{beside})"
+        name = f"life {self.lives} ({config.tree}, {config.policy}, {config.write_policy})"
         try:
             for _ in range(self.options.rounds_a_life):
-                life.round()
+                life.round(self.options.steps_a_round)
                 self._note(life, name)
                 if self._is_over():
                     break
@@ -218,23 +229,9 @@ class _Soak:
         }
 
 
-DRAFT = {"name": "draft", "kind": "sidecar", "layer_bytes": 256}
-INDEX = {"name": "index", "kind": "sidecar", "place": "packed"}
-_WINDOW_SIZES = {"window_pages": 3, "layer_bytes": 256, "host_slots": 24, "device_slots": 16}
-WINDOW = {"name": "window", "kind": "window", **_WINDOW_SIZES}
-STATE = {"name": "state", "kind": "state", "layer_bytes": 512, "host_slots": 12, "device_slots": 6}
-MODELS: tuple[dict[str, Any], ...] = (
-    {},
-    {"pools": (DRAFT, INDEX)},
-    {"tree": "hi_mamba", "pools": (STATE,)},
-    {"tree": "unified", "pools": (WINDOW, STATE)},
-    {"tree": "unified", "pools": (DRAFT, INDEX, WINDOW, STATE)},
-)
-"""What is kept beside the pages, from life to life."""
-
-
 def _config(options: SoakOptions, draw: random.Random) -> CacheConfig:
-    """The cache of a life: sizes are always the same, so that memory can be compared."""
+    """The cache of a life: its pages are always as many, so that memory can be compared."""
+    tree, pools = draw.choice(TREES)
     return CacheConfig(
         host_pages=64,
         device_pages=40,
@@ -253,7 +250,8 @@ def _config(options: SoakOptions, draw: random.Random) -> CacheConfig:
         load_back_pages_max=draw.choice((0, 8)),
         host_layout=draw.choice(LAYOUTS),  # type: ignore[arg-type]
         device_layout=draw.choice(LAYOUTS),  # type: ignore[arg-type]
-        **draw.choice(MODELS),
+        tree=tree,
+        pools=pools,
     )
 
 
