@@ -435,6 +435,27 @@ def test_a_failed_put_beside_the_pages_is_counted(scenario: Callable[..., Scenar
     assert s.reference.audit_stores() == []
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_replicated_pages_are_stored_once_and_their_sidecars_by_every_rank(ranks: int) -> None:
+    store = open_storage("memory")
+    states = {**STATE, "replicated": True}
+    model: dict[str, Any] = {"tree": "unified", "pools": [DRAFT, states], "replicated": True}
+    first = Scenario(storage=store, ranks=ranks, **model)
+    first.reference.prefill(tokens(1, 4))
+    first.reference.quiesce()
+    assert store.stats()["puts"] == 4 + 1 + 4 * ranks
+    counters = first.reference.counters()
+    assert [each["stored_pages"] for each in counters] == [4] + [0] * (ranks - 1)
+    assert [each["stored_slots"] for each in counters] == [5] + [4] * (ranks - 1)
+    assert first.reference.audit_stores() == []
+    first.finish()
+    second = Scenario(storage=store, ranks=ranks, **model)
+    second.reference.submit("a", tokens(1, 4))
+    second.turn()
+    assert second.poll("a") == (True, "fetched", "complete", 4)
+    second.finish()
+
+
 # --- the audit can fail --------------------------------------------------------------------------------------------
 
 DAMAGE: dict[str, tuple[str, Callable[[Any], object]]] = {
@@ -474,6 +495,8 @@ def test_audit_sees(name: str) -> None:
         ({"tree": "hi_mamba", "pools": [WINDOW]}, "HiMambaTree has no place for window"),
         ({"pools": [DRAFT, {**INDEX, "name": "draft"}]}, "two components of one name"),
         ({"pools": 3}, "pools must be a list"),
+        ({"replicated": 1}, "replicated must be true or false"),
+        ({"pools": [{**DRAFT, "replicated": 2}]}, "replicated of draft"),
         ({"pools": [{**DRAFT, "colour": 1}]}, "is no pool"),
         ({"pools": [{**DRAFT, "name": "../x"}]}, "name must be"),
         ({"pools": [{**DRAFT, "kind": "other"}]}, "kind must be one of"),
