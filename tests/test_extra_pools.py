@@ -409,6 +409,19 @@ def test_what_the_device_has_no_slot_for_is_not_kept(scenario: Callable[..., Sce
     assert s.reference.counters()[0]["loaded_slots"] == 1, "the pages are there, and the state comes from the host"
 
 
+@pytest.mark.parametrize("async_copies", [False, True])
+def test_a_state_that_leaves_the_device_is_written_first(async_copies: bool, scenario: Callable[..., Scenario]) -> None:
+    """By the policy write_back nothing of the first prompt is on the host when the second needs its slot."""
+    one_state = {**STATE, "device_slots": 1}
+    s = scenario(tree="hi_mamba", pools=[one_state], write_policy="write_back", async_copies=async_copies)
+    s.reference.prefill(tokens(1, 3))
+    s.reference.prefill(tokens(2, 2))
+    assert [event.data["pages"] for event in s.events("written")] == [3]
+    s.reference.quiesce()
+    again = s.reference.prefill(tokens(1, 3))
+    assert (again.device_pages, again.host_pages, again.computed_pages) == (3, 0, 0)
+
+
 def test_what_cannot_be_loaded_is_computed(scenario: Callable[..., Scenario]) -> None:
     s = scenario(tree="hi_mamba", pools=[{**STATE, "device_slots": 1}])
     s.fetch("a", tokens(1, 4))

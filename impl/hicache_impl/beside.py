@@ -168,8 +168,12 @@ class Beside(Ledger):
     def _take_slots_of(self, pool: ExtraPool, slots: int) -> tuple[int, ...] | None:
         missing = slots - pool.device.allocator.available
         if missing > 0 and not pool.component.beside_pages:
-            pool.device.allocator.free(self.tree.evict_slots(pool.name, DEVICE, missing))
+            self._evict_device_slots(pool, missing)
         return pool.device.allocator.alloc(slots)
+
+    def _evict_device_slots(self, pool: ExtraPool, slots: int) -> None:
+        """Drop at least so many device slots, as far as there are."""
+        pool.device.allocator.free(self.tree.evict_slots(pool.name, DEVICE, slots))
 
     def _load_beside(self, match: Match, taken: Slots) -> None:
         """Copy what the match needs from the host into these device slots; its pages are on the device by now."""
