@@ -422,6 +422,16 @@ def test_a_state_that_leaves_the_device_is_written_first(async_copies: bool, sce
     assert (again.device_pages, again.host_pages, again.computed_pages) == (3, 0, 0)
 
 
+def test_making_room_on_the_device_does_not_take_what_is_to_be_loaded(scenario: Callable[..., Scenario]) -> None:
+    """There is one slot on each tier. The first prompt's is on the device, the second's on the host."""
+    s = scenario(tree="hi_mamba", pools=[{**STATE, "host_slots": 1, "device_slots": 1}])
+    s.reference.prefill(tokens(3, 2))
+    s.reference.quiesce()
+    s.fetch("a", tokens(1, 2))
+    found = s.reference.prefill(tokens(1, 2))
+    assert (found.device_pages, found.host_pages, found.computed_pages, found.wrong) == (0, 2, 0, ())
+
+
 def test_what_cannot_be_loaded_is_computed(scenario: Callable[..., Scenario]) -> None:
     s = scenario(tree="hi_mamba", pools=[{**STATE, "device_slots": 1}])
     s.fetch("a", tokens(1, 4))

@@ -140,9 +140,17 @@ class Beside(Ledger):
 
     # --- up ------------------------------------------------------------------------------------------------------
 
+    def _hold_along(self, node: Node) -> list[tuple[Node, int]]:
+        """Hold the host slots of all nodes down to this one; these, with their pages, for `release_slots`."""
+        parts = [(part, len(part)) for part in self.tree.path(node)] if self.extra else []
+        for part, _ in parts:
+            self.tree.hold_slots(part)
+        return parts
+
     def _take_slots_to_load(self, match: Match) -> dict[str, dict[int, int]] | None:
-        """Device slots for what the whole match needs there and has on the host only; None: they cannot be had, or it
-        is no longer on the host, because making room on the device may write back, which makes room on the host."""
+        """Device slots for what the whole match needs there and has on the host only; None: they cannot be had, or the
+        match is out of date. The caller holds what is on the host, because making room on the device may write back,
+        which makes room on the host."""
         on_device = self.tree.slots_along(match.host_node, DEVICE)
         on_host = self.tree.slots_along(match.host_node, HOST)
         start, end = len(match.device_pages), len(match.device_pages) + len(match.host_pages)

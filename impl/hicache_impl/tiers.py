@@ -100,6 +100,7 @@ class Tiers(Copies):
         back and so makes room on the host, the part itself.
         """
         self.tree.lock_device(match.device_node)
+        parts = self._hold_along(match.host_node)
         if match.host_pages:
             self.tree.protect_host(match.host_node)
         try:
@@ -107,6 +108,8 @@ class Tiers(Copies):
             slots = None if device_pages is None else self._take_slots_to_load(match)
         finally:
             self.tree.unlock_device(match.device_node)
+            for part, pages in parts:
+                self.tree.release_slots(part, pages)
             if match.host_pages:
                 self.tree.unprotect_host(match.host_node)
         if device_pages is None or slots is None:
