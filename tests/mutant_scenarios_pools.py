@@ -116,6 +116,12 @@ def backup_stores_pages_alone(s: Scenario) -> None:
     stored_soundly(s)
 
 
+@POOLS.shows(Unexpected, "rank 1: P32", **SIDECARS, replicated=True)
+def backup_leaves_its_shard_to_the_first_rank(s: Scenario) -> None:
+    s.reference.prefill(tokens(1, 2))
+    stored_soundly(s)
+
+
 @POOLS.shows(Audited, "P6 wrong bytes in device slots", **SIDECARS)
 def sched_loads_pages_alone(s: Scenario) -> None:
     s.fetch("a", tokens(1, 2))

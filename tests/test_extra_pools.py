@@ -409,6 +409,29 @@ def test_what_the_device_has_no_slot_for_is_not_kept(scenario: Callable[..., Sce
     assert s.reference.counters()[0]["loaded_slots"] == 1, "the pages are there, and the state comes from the host"
 
 
+@pytest.mark.parametrize("async_copies", [False, True])
+def test_a_state_that_leaves_the_device_is_written_first(async_copies: bool, scenario: Callable[..., Scenario]) -> None:
+    """By the policy write_back nothing of the first prompt is on the host when the second needs its slot."""
+    one_state = {**STATE, "device_slots": 1}
+    s = scenario(tree="hi_mamba", pools=[one_state], write_policy="write_back", async_copies=async_copies)
+    s.reference.prefill(tokens(1, 3))
+    s.reference.prefill(tokens(2, 2))
+    assert [event.data["pages"] for event in s.events("written")] == [3]
+    s.reference.quiesce()
+    again = s.reference.prefill(tokens(1, 3))
+    assert (again.device_pages, again.host_pages, again.computed_pages) == (3, 0, 0)
+
+
+def test_making_room_on_the_device_does_not_take_what_is_to_be_loaded(scenario: Callable[..., Scenario]) -> None:
+    """There is one slot on each tier. The first prompt's is on the device, the second's on the host."""
+    s = scenario(tree="hi_mamba", pools=[{**STATE, "host_slots": 1, "device_slots": 1}])
+    s.reference.prefill(tokens(3, 2))
+    s.reference.quiesce()
+    s.fetch("a", tokens(1, 2))
+    found = s.reference.prefill(tokens(1, 2))
+    assert (found.device_pages, found.host_pages, found.computed_pages, found.wrong) == (0, 2, 0, ())
+
+
 def test_what_cannot_be_loaded_is_computed(scenario: Callable[..., Scenario]) -> None:
     s = scenario(tree="hi_mamba", pools=[{**STATE, "device_slots": 1}])
     s.fetch("a", tokens(1, 4))
@@ -433,6 +456,27 @@ def test_a_failed_put_beside_the_pages_is_counted(scenario: Callable[..., Scenar
     assert (counters["stored_slots"], counters["unstored_slots"]) == (3 + 2 + 1 - 1, 1)
     s.reference.heal_storage()
     assert s.reference.audit_stores() == []
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_replicated_pages_are_stored_once_and_their_sidecars_by_every_rank(ranks: int) -> None:
+    store = open_storage("memory")
+    states = {**STATE, "replicated": True}
+    model: dict[str, Any] = {"tree": "unified", "pools": [DRAFT, states], "replicated": True}
+    first = Scenario(storage=store, ranks=ranks, **model)
+    first.reference.prefill(tokens(1, 4))
+    first.reference.quiesce()
+    assert store.stats()["puts"] == 4 + 1 + 4 * ranks
+    counters = first.reference.counters()
+    assert [each["stored_pages"] for each in counters] == [4] + [0] * (ranks - 1)
+    assert [each["stored_slots"] for each in counters] == [5] + [4] * (ranks - 1)
+    assert first.reference.audit_stores() == []
+    first.finish()
+    second = Scenario(storage=store, ranks=ranks, **model)
+    second.reference.submit("a", tokens(1, 4))
+    second.turn()
+    assert second.poll("a") == (True, "fetched", "complete", 4)
+    second.finish()
 
 
 # --- the audit can fail --------------------------------------------------------------------------------------------
@@ -474,6 +518,8 @@ def test_audit_sees(name: str) -> None:
         ({"tree": "hi_mamba", "pools": [WINDOW]}, "HiMambaTree has no place for window"),
         ({"pools": [DRAFT, {**INDEX, "name": "draft"}]}, "two components of one name"),
         ({"pools": 3}, "pools must be a list"),
+        ({"replicated": 1}, "replicated must be true or false"),
+        ({"pools": [{**DRAFT, "replicated": 2}]}, "replicated of draft"),
         ({"pools": [{**DRAFT, "colour": 1}]}, "is no pool"),
         ({"pools": [{**DRAFT, "name": "../x"}]}, "name must be"),
         ({"pools": [{**DRAFT, "kind": "other"}]}, "kind must be one of"),

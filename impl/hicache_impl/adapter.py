@@ -337,9 +337,9 @@ class Reference:
         store, config = cache.controller.storage, self.config
         for key in sorted(self._asked, key=lambda asked: asked.pages):
             hashes = chain_hashes(key)
-            names = [storage_key(page_hash, cache.rank, config.ranks) for page_hash in hashes]
+            names = [storage_key(page_hash, *config.part(cache.rank)) for page_hash in hashes]
             expected = {
-                name: page_content(page_hash, cache.rank, config.stored_layers, config.layer_bytes)
+                name: page_content(page_hash, config.part(cache.rank)[0], config.stored_layers, config.layer_bytes)
                 for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False)
             }
             for pool, page_hash in itertools.product(cache.extra.values(), hashes):
@@ -371,14 +371,15 @@ class Reference:
     def storage_keys(self, tokens: Sequence[int], rank: int, namespace: str | None = None) -> list[str]:
         """What the store calls the pages of `tokens` on this rank."""
         hashes = chain_hashes(self.key(tokens, namespace))
-        return [storage_key(page_hash, rank, self.config.ranks) for page_hash in hashes]
+        return [storage_key(page_hash, *self.config.part(rank)) for page_hash in hashes]
 
     def store(self, tokens: Sequence[int], namespace: str | None = None) -> None:
         """Put the pages of `tokens` into the store of every rank, as an earlier run, or another model, would have; and
         what such a run needs beside them."""
         hashes = chain_hashes(self.key(tokens, namespace))
         for rank, faulty in enumerate(self.faults):
-            pages = [page_content(h, rank, self.config.stored_layers, self.config.layer_bytes) for h in hashes]
+            part, _ = self.config.part(rank)
+            pages = [page_content(h, part, self.config.stored_layers, self.config.layer_bytes) for h in hashes]
             faulty.inner.put(self.storage_keys(tokens, rank, namespace), pages)
             for pool in self.caches[rank].extra.values():
                 beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]

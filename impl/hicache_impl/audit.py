@@ -146,11 +146,12 @@ def check_bytes(
     """At most one line, with the positions of the pages that do not hold what their hashes say; counts the pages."""
     cache.counters.pages_verified += len(pages)
     config = cache.config
+    part, _ = config.part(cache.rank)
     wrong = [
         index
         for index, (page_hash, page) in enumerate(zip(hashes, pages, strict=False))
         if not torch.equal(
-            pool.view(page).cpu(), page_content(page_hash, cache.rank, config.stored_layers, config.layer_bytes)
+            pool.view(page).cpu(), page_content(page_hash, part, config.stored_layers, config.layer_bytes)
         )
     ]
     return [f"P6 wrong bytes in {where}, at {wrong}"] if wrong else []

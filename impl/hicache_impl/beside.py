@@ -146,8 +146,9 @@ class Beside(Ledger):
     # --- up ------------------------------------------------------------------------------------------------------
 
     def _take_slots_to_load(self, match: Match) -> dict[str, dict[int, int]] | None:
-        """Device slots for what the whole match needs there and has on the host only; None: they cannot be had, or it
-        is no longer on the host, because making room on the device may write back, which makes room on the host."""
+        """Device slots for what the whole match needs there and has on the host only; None: they cannot be had, or the
+        match is out of date. The caller holds what is on the host, because making room on the device may write back,
+        which makes room on the host."""
         on_device = self.tree.slots_along(match.host_node, DEVICE)
         on_host = self.tree.slots_along(match.host_node, HOST)
         start, end = len(match.device_pages), len(match.device_pages) + len(match.host_pages)
@@ -173,8 +174,12 @@ class Beside(Ledger):
     def _take_slots_of(self, pool: ExtraPool, slots: int) -> tuple[int, ...] | None:
         missing = slots - pool.device.allocator.available
         if missing > 0 and not pool.component.beside_pages:
-            pool.device.allocator.free(self.tree.evict_slots(pool.name, DEVICE, missing))
+            self._evict_device_slots(pool, missing)
         return pool.device.allocator.alloc(slots)
+
+    def _evict_device_slots(self, pool: ExtraPool, slots: int) -> None:
+        """Drop at least so many device slots, as far as there are."""
+        pool.device.allocator.free(self.tree.evict_slots(pool.name, DEVICE, slots))
 
     def _load_beside(self, match: Match, taken: Slots) -> None:
         """Copy what the match needs from the host into these device slots; its pages are on the device by now."""

@@ -32,7 +32,8 @@ class CacheConfig:
     is the same.
 
     `tree` is the kind of tree (see `trees`), `pools` what the model keeps beside its pages, also given as the fields
-    of each.
+    of each. `replicated`: all ranks compute the same pages (as latent attention does), so the first rank alone stores
+    them, for all; what is beside them is another matter (see PoolSpec).
 
     Raises ValueError with one line that names the field.
     """
@@ -54,6 +55,7 @@ class CacheConfig:
     query_batch_pages: int = 128
     tree: str = "hiradix"
     pools: tuple[PoolSpec, ...] = ()
+    replicated: bool = False
     write_policy: WritePolicy = "write_through"
     write_through_hits: int = 2
     async_copies: bool = False
@@ -80,8 +82,9 @@ class CacheConfig:
         _check_choice("write_policy", self.write_policy, WRITE_POLICIES)
         for name in ("host_layout", "device_layout"):
             _check_choice(name, getattr(self, name), LAYOUTS)
-        if not isinstance(self.async_copies, bool):
-            raise ValueError(f"async_copies must be true or false, not {self.async_copies!r}")
+        for name in ("async_copies", "replicated"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, not {getattr(self, name)!r}")
 
         object.__setattr__(self, "pools", checked_pools(self.tree, self.pools))
 
@@ -89,6 +92,14 @@ class CacheConfig:
     def layer_bytes(self) -> int:
         """Bytes of one layer of one page."""
         return self.page_bytes // self.layers
+
+    def part(self, rank: int) -> tuple[int, int]:
+        """Which part of a page this rank has, and of how many: what its bytes and their name in storage depend on."""
+        return (0, 1) if self.replicated else (rank, self.ranks)
+
+    def stores_pages(self, rank: int) -> bool:
+        """Is it this rank's matter to store its pages?"""
+        return not self.replicated or rank == 0
 
     @property
     def stored_layers(self) -> int:

@@ -418,14 +418,16 @@ class Controller:
             self.ack_backup_queue.put(BackupAck(job, failed_pages, failed_slots))
 
     def _store_pages(self, job: BackupJob) -> int:
-        """Put the pages; returns how many the store did not take."""
+        """Put the pages, if that is this rank's matter; returns how many the store did not take."""
+        if not self.config.stores_pages(self.rank):
+            return 0
         return self._put(self._keys(job.hashes), [self.host.view(page) for page in job.host_pages])
 
     def _store_slots(self, job: BackupJob) -> int:
-        """Put what is beside the pages; returns how many slots the store did not take."""
-        ranks = self.config.ranks
-        keys = [self.extra[one.pool].key(one.page_hash, self.rank, ranks) for one in job.slots]
-        return self._put(keys, [self.extra[one.pool].host.view(one.slot) for one in job.slots])
+        """Put what is beside the pages, as far as it is this rank's matter; returns how many the store did not take."""
+        mine = [one for one in job.slots if self.extra[one.pool].is_stored_by(self.rank)]
+        keys = [self.extra[one.pool].key(one.page_hash, self.rank, self.config.ranks) for one in mine]
+        return self._put(keys, [self.extra[one.pool].host.view(one.slot) for one in mine])
 
     def _put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> int:
         """Returns how many the store did not take; nothing is asked of it for nothing."""
@@ -441,7 +443,7 @@ class Controller:
         return len(pages) - sum(map(bool, taken))
 
     def _keys(self, hashes: Sequence[bytes]) -> list[str]:
-        return [storage_key(page_hash, self.rank, self.config.ranks) for page_hash in hashes]
+        return [storage_key(page_hash, *self.config.part(self.rank)) for page_hash in hashes]
 
 
 def _is_yes(answers: Sequence[bool]) -> bool:

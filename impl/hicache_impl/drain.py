@@ -121,10 +121,12 @@ class Drain(Beside):
     def _drain_ack(self, ack: BackupAck) -> None:
         job = ack.job
         self.tree.unprotect_host(self.backups.pop(job))
-        self.counters.stored_pages += len(job.host_pages) - ack.failed_pages
+        # What is another rank's matter to store counts there.
+        mine = len(job.host_pages) if self.config.stores_pages(self.rank) else 0
+        self.counters.stored_pages += mine - ack.failed_pages
         self.counters.unstored_pages += ack.failed_pages
         self._unhold(job)
-        if job.slots:
-            self.counters.stored_slots += len(job.slots) - ack.failed_slots
-            self.counters.unstored_slots += ack.failed_slots
+        slots = sum(self.extra[one.pool].is_stored_by(self.rank) for one in job.slots)
+        self.counters.stored_slots += slots - ack.failed_slots
+        self.counters.unstored_slots += ack.failed_slots
         self.log.emit(events.STORED, node=job.node.id, pages=len(job.host_pages), failed=ack.failed_pages)

@@ -39,11 +39,17 @@ class ExtraPool:
 
     def key(self, page_hash: bytes, rank: int, ranks: int) -> str:
         """The slot's name in storage: the pool's name is in it, so that it is never taken for the page's."""
-        return storage_key(pool_hash(page_hash, self.name), rank, ranks)
+        part = (0, 1) if self.spec.replicated else (rank, ranks)
+        return storage_key(pool_hash(page_hash, self.name), *part)
+
+    def is_stored_by(self, rank: int) -> bool:
+        """Is it this rank's matter to store what it has? That of the pages says nothing of it."""
+        return not self.spec.replicated or rank == 0
 
     def content(self, page_hash: bytes, rank: int) -> torch.Tensor:
         """uint8 (layers, layer_bytes): what must be in the slot that is beside this page on this rank."""
-        return page_content(pool_hash(page_hash, self.name), rank, self.spec.layers, self.spec.layer_bytes)
+        part = 0 if self.spec.replicated else rank
+        return page_content(pool_hash(page_hash, self.name), part, self.spec.layers, self.spec.layer_bytes)
 
 
 def open_pools(config: CacheConfig) -> dict[str, ExtraPool]:

@@ -23,7 +23,8 @@ class PoolSpec:
 
     A sidecar may be `packed`: its layers lie behind those of the page, in the same memory and under the same name in
     storage, and have as many bytes as those; then it has no pool. Otherwise it has as many slots as there are pages.
-    Windows and states have `host_slots` and `device_slots`; `window_pages` is how many pages a window needs.
+    `replicated`: all ranks have the same in it, and the first alone stores it; a packed one is as the page is. Windows
+    and states have `host_slots` and `device_slots`; `window_pages` is how many pages a window needs.
     Raises ValueError with one line that names the field.
     """
 
@@ -35,6 +36,7 @@ class PoolSpec:
     layers: int = 1
     layer_bytes: int = 16
     window_pages: int = 0
+    replicated: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -48,6 +50,8 @@ class PoolSpec:
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{field} of {self.name} must be an integer >= {least}, not {value!r}")
+        if not isinstance(self.replicated, bool):
+            raise ValueError(f"replicated of {self.name} must be true or false, not {self.replicated!r}")
         if (self.kind == "window") != (self.window_pages > 0):
             raise ValueError(f"window_pages of {self.name} must be > 0 for a window, and only for a window")
         if self.kind == "sidecar" and (self.host_slots or self.device_slots):

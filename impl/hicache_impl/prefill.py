@@ -26,6 +26,8 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
     A part that the device has no room for is left out: a host part that cannot be loaded is computed again if that
     fits, and a rest that does not fit is not computed. Same calls, same answer on every rank.
     """
+    config = cache.config
+    part, _ = config.part(cache.rank)
     match = cache.match(key)
     on_device, on_host, node = len(match.device_pages), len(match.host_pages), match.host_node
     hashes = chain_hashes(key)
@@ -41,9 +43,7 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
     try:
         computed = cache.alloc_device(len(key) - done) or ()
         for page, page_hash in zip(computed, hashes[done:], strict=False):
-            cache.device.view(page).copy_(
-                page_content(page_hash, cache.rank, cache.config.stored_layers, cache.config.layer_bytes)
-            )
+            cache.device.view(page).copy_(page_content(page_hash, part, config.stored_layers, config.layer_bytes))
         reached = key.first(done + len(computed))
         slots = cache.compute_beside(hashes[: len(reached)], done, node)
         pages = [*match.device_pages[:on_device], *(loaded or ()), *computed]

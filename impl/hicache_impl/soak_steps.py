@@ -216,8 +216,8 @@ class Life:
                 self.problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
 
     def _names(self, hashes: tuple[bytes, ...]) -> list[str]:
-        return [storage_key(page_hash, self.cache.rank, self.cache.config.ranks) for page_hash in hashes]
+        return [storage_key(page_hash, *self.cache.config.part(self.cache.rank)) for page_hash in hashes]
 
     def _content(self, page_hash: bytes) -> torch.Tensor:
         config = self.cache.config
-        return page_content(page_hash, self.cache.rank, config.stored_layers, config.layer_bytes)
+        return page_content(page_hash, config.part(self.cache.rank)[0], config.stored_layers, config.layer_bytes)

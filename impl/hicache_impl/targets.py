@@ -93,6 +93,8 @@ def revoke_queue() -> Reference:
     return open_reference(runtime=ThreadRuntime())
 
 
+REPLICATED = {"replicated": (False, True)}
+
 # What a model keeps beside its pages, by how much room there is for it: the values of the variant `beside`.
 DRAFT = {"name": "draft", "kind": "sidecar"}
 PACKED = {"name": "index", "kind": "sidecar", "place": "packed"}
@@ -116,7 +118,7 @@ class WithPools(WithTiers):
     """The reference with a tree and its pools, of which the programs choose by the variant `beside`."""
 
     def __init__(self, tree: str) -> None:
-        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree]), **TIERS})
+        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree]), **TIERS, **REPLICATED})
         self._pools: Mapping[str, Sequence[Mapping[str, Any]]] = BESIDE[tree]
 
     def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from hicache_impl import events
 from hicache_impl.copies import Copies
-from hicache_impl.extra_pools import free_slots
+from hicache_impl.extra_pools import ExtraPool, free_slots
 from hicache_impl.keys import PrefixKey
 from hicache_impl.transfers import WRITE
 from hicache_impl.trees.components import DEVICE
@@ -185,14 +185,33 @@ class Tiers(Copies):
             evicted += self._evict_one()
         return evicted
 
-    def _write_back(self, node: Node) -> bool:
-        """Write what the host lacks of `node`, and of the pages above it; False: nothing, or there is no room."""
+    def _evict_device_slots(self, pool: ExtraPool, slots: int) -> None:
+        """Drop at least so many device slots, as far as there are; what the host lacks of them is written first.
+
+        Why: without them no prefix ends there any more, though its pages are on the device. What is on its way to the
+        host stays until it has landed.
+        """
+        order, missing = self.tree.slot_orders[pool.name, DEVICE], slots
+        while missing > 0 and (node := order.oldest()) is not None:
+            if node.host is not None:
+                self._write_late(node)
+            elif self.config.write_policy == "write_back" and self._write_back(node, evicts=False) and node.lock_ref:
+                continue
+            dropped = self.tree.evict_slots(pool.name, DEVICE, 1)
+            pool.device.allocator.free(dropped)
+            missing -= len(dropped)
+
+    def _write_back(self, node: Node, *, evicts: bool = True) -> bool:
+        """Write what the host lacks of `node`, and of the pages above it; False: nothing, or there is no room for all.
+
+        `evicts`: the device forgets the node when it is written.
+        """
         if node.host is not None:
-            return self._write_late(node, evicts=True)
+            return self._write_late(node, evicts=evicts)
         steps = [step for step in self.tree.path(node) if step.host is None]
         if sum(map(len, steps)) > self._obtainable_pages():
             return False
-        return all(self._write_node(step, evicts=step is node) for step in steps)
+        return all(self._write_node(step, evicts=evicts and step is node) for step in steps)
 
     def _is_writing_back(self) -> bool:
         return any(job.leaving_pages for job in self._write_jobs())

@@ -111,6 +111,13 @@ class StoresPagesAlone(Controller):
         return 0
 
 
+class LeavesItsShardToTheFirstRank(Controller):
+    """P32. Where the pages are the same on all ranks, nobody but the first stores anything (sglang <= 0.5.16)."""
+
+    def _store_slots(self, job: BackupJob) -> int:
+        return super()._store_slots(job) if self.config.stores_pages(self.rank) else 0
+
+
 class LoadsPagesAlone(HiCache):
     """P6. Load-back hands out slots beside the pages and copies nothing into them (sglang <= 0.5.10)."""
 
@@ -275,6 +282,10 @@ POOLS = (
     _of(SIDECARS, faulty_controller("io_counts_without_the_sidecar", CountsWithoutTheSidecar)),
     _of(SIDECARS, faulty_controller("io_releases_pages_alone", ReleasesPagesAlone)),
     _of(SIDECARS, faulty_controller("backup_stores_pages_alone", StoresPagesAlone)),
+    _of(
+        {**SIDECARS, "replicated": True},
+        faulty_controller("backup_leaves_its_shard_to_the_first_rank", LeavesItsShardToTheFirstRank, ranks=2),
+    ),
     _of(SIDECARS, faulty_cache("sched_loads_pages_alone", LoadsPagesAlone)),
     _of(PACKED_ONLY, faulty_cache("sched_loads_without_the_packed_layers", LoadsWithoutThePackedLayers)),
     _of(SIDECARS, faulty_cache("sched_keeps_the_slots_of_evicted_pages", KeepsTheSlotsOfEvictedPages)),
