@@ -105,7 +105,7 @@ class Indices(NoIndices):
         get = getattr(self._pool, name)
         try:
             get(*(0 for _ in range(get.__code__.co_argcount - 1)))
-        except Exception:  # noqa: S110  what comes after the wait is not asked here
+        except Exception:
             pass
         finally:
             self._pool.layer_transfer_counter = before
