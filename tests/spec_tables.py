@@ -20,10 +20,12 @@ from hicache_spec.bounds import AGAIN, POLICY
 from hicache_spec.designs import DECIDE_AT_DRAIN, DECIDE_AT_DRAIN_BY_RID
 from hicache_spec.designs.findings import UNREACHED, findings_of
 from hicache_spec.language import Field, Rule, Type
+from hicache_spec.parts import PART_BOUNDS, design_named, design_of
 
 CANONICAL = DECIDE_AT_DRAIN
 SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
 P_NUMBERS = tuple(f"P{n}" for n in range(1, 33))
+JUDGING = ("invariant", "step", "live")
 NOTHING = "none"
 
 # Variables of ended operations are reset: an abstraction (§1.2), so it makes nobody a writer.
@@ -299,8 +301,13 @@ def counterexample() -> Table:
 
 
 def implemented() -> Table:
-    """§9: for each P-number, the properties whose docstrings name it."""
-    judged = [r for kind in ("invariant", "step", "live") for r in rules(kind)]
+    """§9: for each P-number, the properties whose docstrings name it: the canonical ones, then those of the parts."""
+    judged = [r for kind in JUDGING for r in rules(kind)]
+    known = {r.name for r in judged}
+    for design in (design_named(design_of(name)) for name in PART_BOUNDS):
+        new = [r for kind in JUDGING for r in design.rules() if r.kind == kind and r.name not in known]
+        judged += new
+        known |= {r.name for r in new}
     return Table(
         ("P", "held here by"),
         tuple((p, listed(tuple(code(r.name) for r in judged if p in p_numbers(r)))) for p in P_NUMBERS),

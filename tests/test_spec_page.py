@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 import spec_tables
+from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
+from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
+from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS, TURNOVER_MUTANTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
+from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PART_BOUNDS, PARTS, design_named, design_of
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
 from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
@@ -38,7 +42,7 @@ def table_of(section: str, headers: tuple[str, ...]) -> Table:
 
 def known_sections() -> set[str]:
     """The sections of headings and rules, and the groups of the latter: with §3.7.1 there is §3.7."""
-    of_rules = {r.section for r in CANONICAL.rules()}
+    of_rules = {r.section for d in (CANONICAL, *OWN_DESIGNS.values()) for r in d.rules()}
     return set(spec_tables.headings(PAGE)) | of_rules | {section.rpartition(".")[0] for section in of_rules}
 
 
@@ -191,8 +195,12 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 
 def test_a_name_on_the_page_exists() -> None:
-    known = {r.name for d in DESIGNS.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
+    designs = (*DESIGNS.values(), *(design_named(design_of(name)) for name in PART_BOUNDS))
+    known = {r.name for d in designs for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
+    known |= {function.__name__ for part in PARTS.values() for function in part.replaces.values()}
+    known |= {m.name for m in (*CONTROL_MUTANTS, *STARVING_CONTROL, *POOL_MUTANTS, *STARVING_POOLS, *TURNOVER_MUTANTS)}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
+    known |= {m.name for m in (*GROUP_MUTANTS, *STARVING_GROUPS)}
     known |= {
         m.name for registry in (DESIGN_MUTANTS, STARVING_DESIGNS) for mutants in registry.values() for m in mutants
     }
@@ -214,8 +222,8 @@ def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
     commands = re.findall(r"hicheck explore[^`\n]*", PAGE)
     assert commands
     for command in commands:
-        assert set(re.findall(r"--design (\w+)", command)) <= DESIGNS.keys()
-        assert set(re.findall(r"--bounds (\w+)", command)) <= BOUNDS.keys()
+        assert all(design_named(name) for name in re.findall(r"--design ([\w+]+)", command))
+        assert set(re.findall(r"--bounds (\w+)", command)) <= ALL_BOUNDS.keys()
     compared = re.findall(r"hicheck spec --diff (\w+) (\w+)", PAGE)
     assert compared
     assert {name for pair in compared for name in pair} <= DESIGNS.keys()

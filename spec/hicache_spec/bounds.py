@@ -9,6 +9,22 @@ from .language import enumeration
 POLICY = enumeration("policy", "best_effort wait_complete timeout")
 BEST_EFFORT, WAIT_COMPLETE, TIMEOUT = POLICY
 
+POOL_KIND = enumeration("pool_kind", "sidecar state optional_state")
+SIDECAR, STATE, OPTIONAL_STATE = POOL_KIND
+
+
+@dataclass(frozen=True)
+class ExtraPool:
+    """§12 A further pool of host slots on every rank: its kind, and how many slots it has.
+
+    `stored[c]`: the depths of chain c for which storage has something, as long as it does not churn. Of a sidecar: the
+    pages that have theirs. Of a state: the prefixes for whose end there is one.
+    """
+
+    kind: int
+    slots: int
+    stored: tuple[tuple[int, ...], ...]
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -34,6 +50,10 @@ class Bounds:
     aborts: bool = True
     stops: bool = False
     writes: bool = False
+    detaches: bool = False
+    resets: bool = False
+    control_fails: bool = False
+    pools: tuple[ExtraPool, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("requests", "attempts", "ranks", "host_pages", "chain_pages", "threshold_pages", "limit_pages"):
@@ -47,6 +67,20 @@ class Bounds:
             raise ValueError(f"{sum(self.resident_pages)} resident pages do not fit {self.host_pages} host pages")
         if not 0 <= self.policy < len(POLICY.members):
             raise ValueError(f"policy must be one of {', '.join(POLICY.members)}")
+        for pool in self.pools:
+            self._check_pool(pool)
+
+    def _check_pool(self, pool: ExtraPool) -> None:
+        if not 0 <= pool.kind < len(POOL_KIND.members):
+            raise ValueError(f"the kind of a pool must be one of {', '.join(POOL_KIND.members)}")
+        if len(pool.stored) != len(self.stored_pages):
+            raise ValueError("what storage has of a pool is said for each chain")
+        for depths, stored in zip(pool.stored, self.stored_pages, strict=True):
+            if any(not 1 <= depth <= stored for depth in depths):
+                raise ValueError(f"what storage has of a pool lies at the stored pages, 1..{stored}")
+        needed = sum(n if pool.kind == SIDECAR else min(n, 1) for n in self.resident_pages)
+        if needed > pool.slots:
+            raise ValueError(f"what is resident needs {needed} slots of a pool that has {pool.slots}")
 
 
 SOLO_CHURN = Bounds(

@@ -73,9 +73,11 @@ class AcksWithoutUnprotecting(HiCache):
 class BacksUpUnprotectedPages(AcksWithoutUnprotecting):
     """P32. Host pages may be evicted and reused while the backup thread has yet to read them."""
 
-    def _queue_backup(self, node: Node, host_pages: tuple[int, ...]) -> None:
-        job = BackupJob(node, tuple(node.hashes), host_pages)
-        self.backups[job] = node
+    def _protect_backup(self, job: BackupJob) -> None:
+        """Nobody knows that they are read."""
+
+    def _queue_backup(self, job: BackupJob) -> None:
+        self.backups[job] = job.node
         self.controller.backup_queue.put(job)
 
 

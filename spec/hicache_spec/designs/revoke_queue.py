@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from ..events import ON_QUERY_PUT, ON_SKIPPED
 from ..language import NONE, State, action, emit, require
-from ..pipeline import allocate, decide, find_record, reclaim, revoke, take_answered
+from ..pipeline import (
+    allocate,
+    answers_everywhere,
+    decide,
+    find_record,
+    forget_agreed,
+    forget_answer,
+    reclaim,
+    released_everywhere,
+    revoke,
+    take_answered,
+)
 from ..state import AGREED, HITS, IDLE, PAGES, RANKS, THRESHOLD, WAS_STOPPED, retire
 from . import revoking
 from .decide_at_drain import DECIDE_AT_DRAIN
@@ -24,7 +35,7 @@ def query_put_in_either_queue(s: State, rank: int) -> None:
     require(s.stage[rank] == AGREED, "the hit count is agreed")
     op = s.query_queue[rank].pop(0)
     s.stage[rank] = IDLE
-    s.answer[rank] = 0
+    forget_answer(s, rank)
     emit(s, ON_QUERY_PUT, rank, op)
     if s.hit[rank][op] < THRESHOLD:
         s.revoke_queue[rank].append(op)
@@ -42,8 +53,8 @@ def sched_drain_revokes_first(s: State, revokes: int, hits: int, pages: int) -> 
     """
     require(revokes + hits + pages > 0, "there is something to take")
     require(revokes <= min(len(s.revoke_queue[r]) for r in RANKS), "every rank has that many revokes")
-    require(hits <= min(len(s.hit_queue[r]) for r in RANKS), "every rank has that many answered operations")
-    require(pages <= min(s.releasing[r] for r in RANKS), "every rank has that many released pages")
+    require(hits <= answers_everywhere(s), "every rank has that many answered operations")
+    require(pages <= released_everywhere(s), "every rank has that many released pages")
     for _ in range(revokes):
         carry_out_revoke(s, take_revoke(s))
     for _ in range(hits):
@@ -67,7 +78,7 @@ def decide_a_hit(s: State, op: int) -> None:
     else:
         allocate(s, found, s.hit[0][op])
     for r in RANKS:
-        s.hit[r][op] = 0
+        forget_agreed(s, r, op)
     retire(s, op)
 
 
