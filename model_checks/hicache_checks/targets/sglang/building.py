@@ -261,19 +261,7 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
     """A rank, on the thread that is to be its scheduler. `place`: where it stands. DoesNotFit: the release cannot be
     built so."""
     page = config["page_size"]
-    size = device_pages_of(config) * page
-    values: dict[str, Any] = {
-        "size": size,
-        "page_size": page,
-        "dtype": torch.float32,
-        "head_num": HEADS,
-        "head_dim": HEAD_DIM,
-        "layer_num": layers_of(config, place),
-        "device": "cpu",
-        "enable_memory_saver": False,
-        "enable_alt_stream": False,
-        "need_sort": False,
-    }
+    values = _sizes(device_pages_of(config) * page, page, layers_of(config, place))
     requests = _requests(values) if has_states(config, kind) else None
     pool = _pool(config, values, requests)
     device = getattr(pool, "full_kv_pool", pool)
@@ -326,6 +314,35 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
         return Parts(kind, called(hiradix.HiRadixCache, given), allocator, device)
     cache = hiradix.HiRadixCache(made(params.CacheInitParams, given), settings)
     return Parts(kind, cache, allocator, device)
+
+
+def _sizes(size: int, page: int, layers: int) -> dict[str, Any]:
+    """Of a pool of keys and values on the device, in tokens, and what else pools are told."""
+    return {
+        "size": size,
+        "page_size": page,
+        "dtype": torch.float32,
+        "head_num": HEADS,
+        "head_dim": HEAD_DIM,
+        "layer_num": layers,
+        "device": "cpu",
+        "enable_memory_saver": False,
+        "enable_alt_stream": False,
+        "need_sort": False,
+    }
+
+
+def draft_pool(size: int, page: int) -> Any:
+    """The device's keys and values of a draft model, of so many tokens, in one layer."""
+    return called(_memory().MHATokenToKVPool, _sizes(size, page, 1))
+
+
+def draft_host_pool(pool: Any, size: int, page: int) -> Any:
+    """The host's, of so many tokens."""
+    half = HALF_A_PAGE * page
+    ratio = (size + (-half if adds_a_page() else half)) / pool.size
+    given = {"device_pool": pool, "host_to_device_ratio": ratio, "host_size": 0, "page_size": page}
+    return called(needed("mem_cache.memory_pool_host").MHATokenToKVPoolHost, {**given, "layout": "layer_first"})
 
 
 def _pool(config: Mapping[str, Any], values: Mapping[str, Any], requests: Any) -> Any:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from hicache_checks.targets.sglang.grid import rank
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 
 MARK_NS = 0
@@ -84,6 +88,26 @@ class Files(MutableMapping[str, torch.Tensor]):
             os.utime(file, ns=(MARK_NS, MARK_NS))
         self._marked = set(whole)
         return again
+
+
+class OsOf:
+    """os, as a release's store of files has it: it is counted how many files are gone through, rank by rank."""
+
+    def __init__(self) -> None:
+        self.gone_through: Counter[int] = Counter()
+
+    def scandir(self, path: Any) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        """See os."""
+        with os.scandir(path) as entries:
+            found = list(entries)
+        self.gone_through[rank()] += len(found)
+        return nullcontext(iter(found))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+
+OS = OsOf()
 
 
 class FileShelf(Shelf):

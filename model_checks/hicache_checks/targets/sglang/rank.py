@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from hicache_checks.targets.sglang import audit, building, store_audit
 from hicache_checks.targets.sglang.building import Parts
+from hicache_checks.targets.sglang.drafts import Draft
 from hicache_checks.targets.sglang.event_log import Entry, EventLog
 from hicache_checks.targets.sglang.event_scheduler import SchedulerEvents
 from hicache_checks.targets.sglang.events import EVENTS, Router
@@ -57,7 +58,9 @@ class Rank(RankModel):
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
         self.states = States(self) if self.parts.requests is not None else NoStates()
-        self.indices = Indices(self) if config.get("indices") else NoIndices()
+        self.indices: NoIndices = Indices(self) if config.get("indices") else NoIndices()
+        if config.get("draft"):
+            self.indices = Draft(self, self.indices)
         self.foreign = self._foreign()
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}

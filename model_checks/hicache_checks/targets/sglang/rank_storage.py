@@ -12,7 +12,7 @@ import torch
 from hicache_checks.targets.sglang import building, strangers
 from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
-from hicache_checks.targets.sglang.files import Files, FileShelf
+from hicache_checks.targets.sglang.files import OS, Files, FileShelf
 from hicache_checks.targets.sglang.indices import NoIndices, index_stored_as
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 from hicache_checks.targets.sglang.states import NoStates, States, stored_as
@@ -49,6 +49,7 @@ class RankStorage:
     def _shelf(self) -> Shelf:
         if self.config.get("storage") != building.FILES:
             return SHELVES.setdefault(self.number, Shelf())
+        OS.gone_through.pop(self.number, None)
         store = self.controller.storage_backend
         files = Files(Path(store.file_path), store._get_suffixed_key)
         shelf = SHELVES[self.number] = FileShelf(files, self.flat((0,)).nbytes)

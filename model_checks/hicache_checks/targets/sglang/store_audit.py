@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hicache_checks.targets.sglang.audit import extra_of, of_others, pages_of
+from hicache_checks.targets.sglang.files import OS
 
 if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
@@ -29,11 +30,13 @@ RETRIED = "retried"
 VAIN_READS, VAIN_READS_MAX = "vain_reads", 3
 """The same: whether a page that is said to exist, and cannot be read, is given up after so many reads."""
 
+GONE_THROUGH = "gone_through"
+"""The same: whether a store of files finds a page by its name, and not among all files."""
 STORED_STATES = "stored_states"
 """The same: whether the store of each rank has the states that its host has. That of a first rank has the pages, where
 these are the same on all."""
 
-AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, PREFIX_KEYS_BESIDE, RETRIED, VAIN_READS, STORED_STATES)
+AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, PREFIX_KEYS_BESIDE, RETRIED, VAIN_READS, GONE_THROUGH, STORED_STATES)
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -51,6 +54,8 @@ def problems(rank: Rank) -> Iterator[str]:
             yield f"P21 {len(strange)} pages are looked up by hashes that belong to no prompt"
     if rank.audits & {PREFIX_KEYS, ALL_PREFIX_KEYS, PREFIX_KEYS_BESIDE}:
         yield from _chains(rank)
+    if GONE_THROUGH in rank.audits and (files := OS.gone_through[rank.number]):
+        yield f"P5 to look pages up, {files} files are gone through"
     if VAIN_READS in rank.audits:
         yield from _read_in_vain(rank)
     if STORED_STATES in rank.audits:

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import inspect
 import itertools
+import os
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from hicache_checks.targets.sglang.device import DEVICE, TorchOf
+from hicache_checks.targets.sglang.files import OS
 from hicache_checks.targets.sglang.grid import Grid, Groups, rank
 from hicache_checks.targets.sglang.strangers import placed
 
@@ -80,6 +82,8 @@ class Surroundings:
                 names[name] = self._answers[name]
         if callable(make := names.get("create_custom_parallel_group")):
             names["create_custom_parallel_group"] = functools.partial(self._new_group, make)
+        if module.__name__.endswith(".hicache_storage") and names.get("os") is os:
+            names["os"] = OS
         if "psutil" in names:
             names["psutil"] = PSUTIL
         if "device_module" in names:
