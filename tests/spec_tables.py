@@ -20,11 +20,13 @@ from hicache_spec.bounds import AGAIN, POLICY
 from hicache_spec.designs import DECIDE_AT_DRAIN, DECIDE_AT_DRAIN_BY_RID
 from hicache_spec.designs.findings import UNREACHED, findings_of
 from hicache_spec.language import Field, Rule, Type
+from hicache_spec.parts import JOINED
 
 CANONICAL = DECIDE_AT_DRAIN
 SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
 P_NUMBERS = tuple(f"P{n}" for n in range(1, 33))
 NOTHING = "none"
+JUDGES = ("invariant", "step", "live")
 
 # Variables of ended operations are reset: an abstraction (§1.2), so it makes nobody a writer.
 NOT_A_STEP = {"retire"}
@@ -299,8 +301,10 @@ def counterexample() -> Table:
 
 
 def implemented() -> Table:
-    """§9: for each P-number, the properties whose docstrings name it."""
-    judged = [r for kind in ("invariant", "step", "live") for r in rules(kind)]
+    """§9: for each P-number, the properties whose docstrings name it: the canonical ones, then those of the parts."""
+    canonical = {r.name: r for kind in JUDGES for r in rules(kind)}
+    joined = [r for kind in JUDGES for name in JOINED for r in JOINED[name].rules() if r.kind == kind]
+    judged = [*canonical.values(), *{r.name: r for r in joined if r.name not in canonical}.values()]
     return Table(
         ("P", "held here by"),
         tuple((p, listed(tuple(code(r.name) for r in judged if p in p_numbers(r)))) for p in P_NUMBERS),

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+import part_tables
 import spec_tables
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
+from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
+from hicache_spec.parts import EXPLORED, EXPLORED_BOUNDS, PART_BOUNDS
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
+from test_parts import CAUGHT_ALONE as CAUGHT_ALONE_OF_PARTS
+from test_parts import SIZES as SIZES_OF_PARTS
 from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +27,9 @@ PAGE = (ROOT / "spec" / "SPEC.md").read_text(encoding="utf-8")
 TABLES = spec_tables.page_tables(PAGE)
 SECTION = r"§([0-9A-Z](?:[0-9.]*[0-9])?)"
 NAMES = r"\b(?:sched|query|io|backup|env|inv|step|live|sometimes)_\w+"
+
+
+COPYING = "decide_at_drain+copying"
 
 
 def order_of(section: str) -> tuple[tuple[int, str], ...]:
@@ -104,6 +112,11 @@ def assert_stands(section: str, expected: Table) -> None:
         ("8.11", lambda: own_outcomes("attempts")),
         ("8.12", lambda: spec_tables.findings("attempts_by_handle")),
         ("9", spec_tables.implemented),
+        ("10.1", lambda: part_tables.part_variables(COPYING)),
+        ("10.2", lambda: part_tables.part_actions(COPYING)),
+        ("10.7", lambda: part_tables.part_properties(COPYING, CAUGHT_ALONE_OF_PARTS[COPYING])),
+        ("10.8", lambda: part_tables.part_outcomes(COPYING)),
+        ("10.8", lambda: part_tables.part_configurations(PART_BOUNDS["copying"], SIZES_OF_PARTS["copying"])),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
 )
@@ -191,13 +204,16 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 
 def test_a_name_on_the_page_exists() -> None:
-    known = {r.name for d in DESIGNS.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
+    known = {r.name for d in EXPLORED.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
     known |= {
-        m.name for registry in (DESIGN_MUTANTS, STARVING_DESIGNS) for mutants in registry.values() for m in mutants
+        m.name
+        for registry in (DESIGN_MUTANTS, STARVING_DESIGNS, PART_MUTANTS, STARVING_PARTS)
+        for mutants in registry.values()
+        for m in mutants
     }
     known |= (
-        vars(language).keys() | vars(state.Pipeline).keys() | {name for d in DESIGNS.values() for name in d.replaces}
+        vars(language).keys() | vars(state.Pipeline).keys() | {name for d in EXPLORED.values() for name in d.replaces}
     )
     assert not set(re.findall(NAMES, PAGE)) - known
 
@@ -214,8 +230,8 @@ def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
     commands = re.findall(r"hicheck explore[^`\n]*", PAGE)
     assert commands
     for command in commands:
-        assert set(re.findall(r"--design (\w+)", command)) <= DESIGNS.keys()
-        assert set(re.findall(r"--bounds (\w+)", command)) <= BOUNDS.keys()
+        assert set(re.findall(r"--design ([\w+]+)", command)) <= EXPLORED.keys()
+        assert set(re.findall(r"--bounds (\w+)", command)) <= EXPLORED_BOUNDS.keys()
     compared = re.findall(r"hicheck spec --diff (\w+) (\w+)", PAGE)
     assert compared
     assert {name for pair in compared for name in pair} <= DESIGNS.keys()

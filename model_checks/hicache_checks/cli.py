@@ -96,7 +96,10 @@ def spec(
 def explore(
     design: Annotated[str, typer.Option(help="The design to explore.")] = "decide_at_drain",
     bounds: Annotated[
-        Bounds | None, typer.Option(help="A named set of configurations; tiny, if no size is given.")
+        str | None,
+        typer.Option(
+            metavar="tiny|small|medium|PART", help="A named set of configurations; tiny, if no size is given."
+        ),
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
     ranks: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
@@ -141,7 +144,7 @@ def explore(
 
         options = explore_command.ExploreOptions(
             design=design,
-            bounds=None if bounds is None else bounds.value,
+            bounds=bounds,
             requests=requests,
             ranks=ranks,
             host_pages=host_pages,

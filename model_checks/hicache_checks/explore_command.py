@@ -18,9 +18,10 @@ from hicache_checks.engine.native.build import NoCompiler
 from hicache_checks.processes import MIB, Report, run_jobs
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 from hicache_checks.reporting.lasso import print_lasso
-from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, SpecError
+from hicache_spec import Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import POLICY
 from hicache_spec.designs.findings import UNREACHED
+from hicache_spec.parts import EXPLORED, EXPLORED_BOUNDS, outcomes_of
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,11 @@ def run(options: ExploreOptions, screen: Screen) -> Outcome:
 
 def check(options: ExploreOptions) -> None:
     """Raises InputError for an unknown name, and for what the engine would not heed."""
-    if options.design not in DESIGNS:
-        raise InputError(f"no design {options.design!r}; the designs are {', '.join(DESIGNS)}")
-    known = {*BUILT_IN, *(r.name for r in DESIGNS[options.design].rules() if r.kind in ("invariant", "step"))}
+    if options.design not in EXPLORED:
+        raise InputError(f"no design {options.design!r}; the designs are {', '.join(EXPLORED)}")
+    if options.bounds is not None and options.bounds not in EXPLORED_BOUNDS:
+        raise InputError(f"bounds: {options.bounds!r} is not one of {', '.join(map(repr, EXPLORED_BOUNDS))}")
+    known = {*BUILT_IN, *(r.name for r in EXPLORED[options.design].rules() if r.kind in ("invariant", "step"))}
     for name in options.only:
         if name not in known:
             raise InputError(f"no property {name!r} of states or steps; see SPEC.md §4 and §5")
@@ -155,7 +158,7 @@ def configurations_of(options: ExploreOptions) -> tuple[Bounds, ...]:
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:
         if options.bounds is not None or not changes:
-            return tuple(replace(b, **changes) for b in BOUNDS[options.bounds or "tiny"])
+            return tuple(replace(b, **changes) for b in EXPLORED_BOUNDS[options.bounds or "tiny"])
         pages = changes.get("chain_pages", Bounds.chain_pages)
         resident = (0, 1) if pages > 1 else (0,)
         shape = {"name": "custom", "resident_pages": resident, "stored_pages": (pages,) * len(resident)}
@@ -171,7 +174,7 @@ def explore_all(jobs: Sequence[Job], workers: int, screen: Screen) -> list[Explo
 
 def explore_one(job: Job, report: Report) -> Explored:
     """Explore one configuration; decide liveness too, if the job asks for it and the rest holds."""
-    spec = BoundSpec(DESIGNS[job.design], job.bounds)
+    spec = BoundSpec(EXPLORED[job.design], job.bounds)
     result = explore(spec, job.how, lambda progress: report(job.bounds.name, progress), job.only)
     told = tuple(tell(spec, result.violation.run)) if result.violation else ()
     if not job.liveness or result.violation or not result.complete:
@@ -187,14 +190,15 @@ def live_results(spec: BoundSpec) -> Iterator[Live]:
 
 
 def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: float) -> Outcome:
-    """The verdict and the JSON keys. In a named bound every `sometimes` must be reached by some configuration."""
+    """The verdict and the JSON keys. In a named bound every outcome of the design, or of its last part, must be reached
+    by some configuration."""
     reached = {name for e in explored for name in e.result.reached}
-    declared = [r.name for r in DESIGNS[options.design].rules() if r.kind == "sometimes" and not options.only]
+    declared = [] if options.only else outcomes_of(options.design)
     missing = [name for name in declared if name not in reached and name not in UNREACHED.get(options.design, {})]
     violated = [e for e in explored if e.result.violation is not None]
     starved = [e for e in explored if e.lassos]
     cut = [e for e in explored if not e.result.complete and e.result.violation is None]
-    named = not options.only and all(e.bounds in BOUNDS[options.bounds or "tiny"] for e in explored)
+    named = not options.only and all(e.bounds in EXPLORED_BOUNDS[options.bounds or "tiny"] for e in explored)
     if violated or starved:
         verdict = Verdict.FAIL
     elif cut:
@@ -327,7 +331,7 @@ def _says(e: Explored) -> str:
 def _properties(options: ExploreOptions) -> str:
     if options.only:
         return f"only {', '.join(options.only)}"
-    rules = DESIGNS[options.design].rules()
+    rules = EXPLORED[options.design].rules()
     counted = [sum(r.kind == kind for r in rules) for kind in ("invariant", "step", "sometimes", "live")]
     live = "liveness properties" if options.liveness else "liveness properties: see --liveness"
     return "{} invariants, {} step properties, {} outcomes to reach, {} {}".format(*counted, live)

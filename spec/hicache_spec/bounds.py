@@ -9,6 +9,9 @@ from .language import enumeration
 POLICY = enumeration("policy", "best_effort wait_complete timeout")
 BEST_EFFORT, WAIT_COMPLETE, TIMEOUT = POLICY
 
+WRITE_POLICY = enumeration("write_policy", "write_through write_through_selective write_back")
+WRITE_THROUGH, WRITE_THROUGH_SELECTIVE, WRITE_BACK = WRITE_POLICY
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -34,6 +37,9 @@ class Bounds:
     aborts: bool = True
     stops: bool = False
     writes: bool = False
+    device_pages: int = 0
+    write_policy: int = WRITE_THROUGH
+    load_quota: int = 0
 
     def __post_init__(self) -> None:
         for name in ("requests", "attempts", "ranks", "host_pages", "chain_pages", "threshold_pages", "limit_pages"):
@@ -47,6 +53,8 @@ class Bounds:
             raise ValueError(f"{sum(self.resident_pages)} resident pages do not fit {self.host_pages} host pages")
         if not 0 <= self.policy < len(POLICY.members):
             raise ValueError(f"policy must be one of {', '.join(POLICY.members)}")
+        if not 0 <= self.write_policy < len(WRITE_POLICY.members):
+            raise ValueError(f"write_policy must be one of {', '.join(WRITE_POLICY.members)}")
 
 
 SOLO_CHURN = Bounds(

@@ -1,0 +1,13 @@
+"""Mutants of the parts that are joined to the canonical design, by the name of the joined design."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hicache_checks.mutants.copying_mutants import COPYING_MUTANTS, COPYING_STARVING
+from hicache_checks.mutants.faulty_liveness import LivenessMutant
+from hicache_checks.mutants.spec_mutants import SpecMutant
+
+PART_MUTANTS: Mapping[str, tuple[SpecMutant, ...]] = {"decide_at_drain+copying": COPYING_MUTANTS}
+
+STARVING_PARTS: Mapping[str, tuple[LivenessMutant, ...]] = {"decide_at_drain+copying": COPYING_STARVING}
