@@ -13,6 +13,9 @@ from hicache_spec.language import Rule
 from hicache_spec.parts import EXPLORED
 from spec_tables import NOTHING, Table, code, listed, p_numbers, reached, sentence, setting, values
 
+SWITCHES = ("aborts", "churn", "replicated", "put_fails", "forgets")
+"""What may happen in a configuration of a part."""
+
 
 def beneath(design: str) -> str:
     """The design to which the last part of this one is joined."""
@@ -84,14 +87,25 @@ def part_outcomes(design: str) -> Table:
 def part_configurations(bounds: tuple[Bounds, ...], sizes: Mapping[str, tuple[int, int, int]]) -> Table:
     """The configurations of a part, and their pinned sizes."""
     columns = ("requests x attempts", "ranks", "host pages", "chains", "threshold", "limit", "policy", "may happen")
-    shown = ("ranks", "host pages", "chains", "may happen")
+    shown = ("ranks", "host pages", "chains")
     return Table(
-        ("configuration", *shown, "device pages", "quota", "write policy", "states", "transitions", "depth"),
+        (
+            "configuration",
+            *shown,
+            "device pages",
+            "quota",
+            "write policy",
+            "may happen",
+            "states",
+            "transitions",
+            "depth",
+        ),
         tuple(
             (
                 code(b.name),
-                *(cell or NOTHING for name, cell in zip(columns, setting(b), strict=True) if name in shown),
+                *(cell for name, cell in zip(columns, setting(b), strict=True) if name in shown),
                 *(str(b.device_pages), str(b.load_quota), WRITE_POLICY.members[b.write_policy]),
+                listed([name for name in SWITCHES if getattr(b, name)]),
                 *(f"{n:,}" for n in sizes[b.name]),
             )
             for b in bounds

@@ -30,6 +30,7 @@ NAMES = r"\b(?:sched|query|io|backup|env|inv|step|live|sometimes)_\w+"
 
 
 COPYING = "decide_at_drain+copying"
+STORING = "decide_at_drain+copying+storing"
 
 
 def order_of(section: str) -> tuple[tuple[int, str], ...]:
@@ -117,6 +118,11 @@ def assert_stands(section: str, expected: Table) -> None:
         ("10.7", lambda: part_tables.part_properties(COPYING, CAUGHT_ALONE_OF_PARTS[COPYING])),
         ("10.8", lambda: part_tables.part_outcomes(COPYING)),
         ("10.8", lambda: part_tables.part_configurations(PART_BOUNDS["copying"], SIZES_OF_PARTS["copying"])),
+        ("11.1", lambda: part_tables.part_variables(STORING)),
+        ("11.2", lambda: part_tables.part_actions(STORING)),
+        ("11.6", lambda: part_tables.part_properties(STORING, CAUGHT_ALONE_OF_PARTS[STORING])),
+        ("11.7", lambda: part_tables.part_outcomes(STORING)),
+        ("11.7", lambda: part_tables.part_configurations(PART_BOUNDS["storing"], SIZES_OF_PARTS["storing"])),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
 )
@@ -213,7 +219,9 @@ def test_a_name_on_the_page_exists() -> None:
         for m in mutants
     }
     known |= (
-        vars(language).keys() | vars(state.Pipeline).keys() | {name for d in EXPLORED.values() for name in d.replaces}
+        vars(language).keys()
+        | {name for d in EXPLORED.values() for name in d.fields()}
+        | {name for d in EXPLORED.values() for name in d.replaces}
     )
     assert not set(re.findall(NAMES, PAGE)) - known
 

@@ -40,6 +40,9 @@ class Bounds:
     device_pages: int = 0
     write_policy: int = WRITE_THROUGH
     load_quota: int = 0
+    replicated: bool = False
+    put_fails: bool = False
+    forgets: bool = False
 
     def __post_init__(self) -> None:
         for name in ("requests", "attempts", "ranks", "host_pages", "chain_pages", "threshold_pages", "limit_pages"):
