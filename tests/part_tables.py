@@ -10,7 +10,7 @@ from hicache_checks.spec_diff import named
 from hicache_spec import Bounds
 from hicache_spec.bounds import WRITE_POLICY
 from hicache_spec.language import Rule
-from hicache_spec.parts import EXPLORED
+from hicache_spec.parts import design_named
 from spec_tables import NOTHING, Table, code, listed, p_numbers, reached, sentence, setting, values
 
 SWITCHES = ("aborts", "churn", "replicated", "put_fails", "forgets")
@@ -24,8 +24,8 @@ def beneath(design: str) -> str:
 
 def own_rules(design: str, *kinds: str) -> list[Rule]:
     """The rules of these kinds that a joined design has and the one beneath it has not, or not in these words."""
-    known = {r.function for r in EXPLORED[beneath(design)].rules()}
-    return [r for kind in kinds for r in EXPLORED[design].rules() if r.kind == kind and r.function not in known]
+    known = {r.function for r in design_named(beneath(design)).rules()}
+    return [r for kind in kinds for r in design_named(design).rules() if r.kind == kind and r.function not in known]
 
 
 def own(design: str, *kinds: str) -> set[str]:
@@ -35,9 +35,9 @@ def own(design: str, *kinds: str) -> set[str]:
 
 def part_variables(design: str) -> Table:
     """The state variables that the part brings, and the actors whose actions write them."""
-    known = EXPLORED[beneath(design)].fields()
+    known = design_named(beneath(design)).fields()
     writers: dict[str, list[str]] = {}
-    for rule in EXPLORED[design].rules():
+    for rule in design_named(design).rules():
         for function in reached(rule.function, set()) if rule.kind == "action" else ():
             for name in written(function):
                 writers.setdefault(name, [])
@@ -47,7 +47,7 @@ def part_variables(design: str) -> Table:
         ("variable", "one for each", "values", "written by"),
         tuple(
             (code(n), ", ".join(map(named, f.dims)) or "server", values(f.type), listed(tuple(writers.get(n, ()))))
-            for n, f in EXPLORED[design].fields().items()
+            for n, f in design_named(design).fields().items()
             if n not in known
         ),
     )

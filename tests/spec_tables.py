@@ -20,7 +20,7 @@ from hicache_spec.bounds import AGAIN, POLICY
 from hicache_spec.designs import DECIDE_AT_DRAIN, DECIDE_AT_DRAIN_BY_RID
 from hicache_spec.designs.findings import UNREACHED, findings_of
 from hicache_spec.language import Field, Rule, Type
-from hicache_spec.parts import JOINED
+from hicache_spec.parts import PART_BOUNDS, design_named, design_of
 
 CANONICAL = DECIDE_AT_DRAIN
 SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
@@ -303,7 +303,8 @@ def counterexample() -> Table:
 def implemented() -> Table:
     """§9: for each P-number, the properties whose docstrings name it: the canonical ones, then those of the parts."""
     canonical = {r.name: r for kind in JUDGES for r in rules(kind)}
-    joined = [r for kind in JUDGES for name in JOINED for r in JOINED[name].rules() if r.kind == kind]
+    of_parts = [r for name in PART_BOUNDS for r in design_named(design_of(name)).rules()]
+    joined = [r for kind in JUDGES for r in of_parts if r.kind == kind]
     judged = [*canonical.values(), *{r.name: r for r in joined if r.name not in canonical}.values()]
     return Table(
         ("P", "held here by"),

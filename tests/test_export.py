@@ -63,7 +63,7 @@ def test_a_rule_in_tla_is_the_rule(tla: str) -> None:
     assert block(tla, "\\* §3.7.1") == (
         "\\* §3.7.1 The IO thread begins to read the next page into its host page.\n"
         "can_io_start_page(s, rank) ==\n"
-        "    /\\ Len(s.buffer[rank]) > 0                  \\* an operation waits for its pages\n"
+        "    /\\ has_work(s, rank)                        \\* an operation waits for its pages\n"
         "    /\\ ~s.writing[rank]                         \\* no page is being read\n"
         "    /\\ ~s.stopped[rank][Head(s.buffer[rank])]   \\* the operation is not terminated\n"
         "io_start_page(rank) ==\n"
@@ -77,7 +77,7 @@ def test_a_rule_in_promela_is_the_rule(promela: str) -> None:
     assert block(promela, "/* §3.7.1") == (
         "/* §3.7.1 The IO thread begins to read the next page into its host page. */\n"
         "#define can_io_start_page(rank) ( \\\n"
-        "       buffer[rank].length > 0               /* an operation waits for its pages */ \\\n"
+        "       has_work(rank)                        /* an operation waits for its pages */ \\\n"
         "    && !writing[rank]                        /* no page is being read */ \\\n"
         "    && !stopped[rank].at[buffer[rank].at[0]] /* the operation is not terminated */ )\n"
         "inline io_start_page(rank) {\n"

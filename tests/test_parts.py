@@ -17,7 +17,7 @@ from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS, LivenessMut
 from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant
 from hicache_spec import BoundSpec
-from hicache_spec.parts import EXPLORED, JOINED, PART_BOUNDS
+from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
 from hicache_spec.parts.copying import COPY_SOLO
 from hicache_spec.parts.storing import STORE_FORGETS
 from part_tables import beneath, own
@@ -35,7 +35,7 @@ SIZES = {
         "copy_fetch_churn": (18_935, 123_198, 32),
         "copy_fetch_back": (5_489, 43_216, 22),
     },
-    "storing": {
+    "copying+storing": {
         "store_solo": (18_818, 152_095, 30),
         "store_long": (6_932, 64_461, 28),
         "store_replicated": (1_779, 13_195, 22),
@@ -45,18 +45,15 @@ SIZES = {
         "store_fetch_churn": (35_768, 267_012, 38),
     },
 }
-DESIGN_OF = {"copying": "decide_at_drain+copying", "storing": "decide_at_drain+copying+storing"}
-"""The design that is explored in a set of configurations."""
-SMALLEST = {"copying": COPY_SOLO, "storing": STORE_FORGETS}
+SMALLEST = {"copying": COPY_SOLO, "copying+storing": STORE_FORGETS}
 CAUGHT_ALONE: dict[str, dict[str, str]] = {"decide_at_drain+copying": {}, "decide_at_drain+copying+storing": {}}
 """Properties that are never the first to break, each with a mutant that it catches by itself."""
 STATES_MAX = 300_000
 
 CONFIGURATIONS = [
-    pytest.param(DESIGN_OF[name], b, SIZES[name].get(b.name), id=f"{name} {b.name}")
-    for name, bounds in PART_BOUNDS.items()
-    if name in DESIGN_OF
-    for b in bounds
+    pytest.param(design_of(name), b, SIZES[name].get(b.name), id=f"{name} {b.name}")
+    for name in SIZES
+    for b in PART_BOUNDS[name]
 ]
 UNSAFE = [pytest.param(name, m, id=m.name) for name, mutants in PART_MUTANTS.items() for m in mutants]
 STARVING = [pytest.param(name, m, id=m.name) for name, mutants in STARVING_PARTS.items() for m in mutants]
@@ -71,13 +68,13 @@ ENGINES = [
 
 
 def variant_of(design: str, mutant: SpecMutant | LivenessMutant) -> BoundSpec:
-    return BoundSpec(EXPLORED[design].variant(mutant.name, "", mutant.replaces), mutant.bounds)
+    return BoundSpec(design_named(design).variant(mutant.name, "", mutant.replaces), mutant.bounds)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("design", "bounds", "size"), CONFIGURATIONS)
 def test_a_joined_design_holds_and_its_size_is_pinned(design: str, bounds: object, size: tuple[int, int, int]) -> None:
-    result = compiled(BoundSpec(EXPLORED[design], bounds), EngineOptions())
+    result = compiled(BoundSpec(design_named(design), bounds), EngineOptions())
     assert result.violation is None
     assert result.complete
     assert (result.states, result.transitions, result.depth) == size
@@ -85,27 +82,27 @@ def test_a_joined_design_holds_and_its_size_is_pinned(design: str, bounds: objec
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", list(DESIGN_OF))
+@pytest.mark.parametrize("name", list(SIZES))
 def test_a_set_of_configurations_reaches_every_outcome_of_its_part(name: str) -> None:
-    design = EXPLORED[DESIGN_OF[name]]
+    design = design_named(design_of(name))
     specs = [BoundSpec(design, b) for b in PART_BOUNDS[name]]
     reached = {outcome for spec in specs for outcome in compiled(spec, EngineOptions(engine="array")).reached}
-    assert reached == {r.name for r in design.rules() if r.kind == "sometimes"}
+    assert reached == set(must_reach(design, name))
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("options", ENGINES)
 @pytest.mark.parametrize("name", list(SMALLEST))
 def test_the_engines_agree_on_the_smallest_configuration(name: str, options: EngineOptions) -> None:
-    spec = BoundSpec(EXPLORED[DESIGN_OF[name]], SMALLEST[name])
+    spec = BoundSpec(design_named(design_of(name)), SMALLEST[name])
     assert findings(compiled(spec, options)) == findings(explore(spec, stop=False))
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", list(SMALLEST))
 def test_a_joined_design_is_live(name: str) -> None:
-    results = list(check_liveness(graph_by_kernels(BoundSpec(EXPLORED[DESIGN_OF[name]], SMALLEST[name]))))
-    assert {r.name for r in results} >= own(DESIGN_OF[name], "live")
+    results = list(check_liveness(graph_by_kernels(BoundSpec(design_named(design_of(name)), SMALLEST[name]))))
+    assert {r.name for r in results} >= own(design_of(name), "live")
     assert not [r.label for r in results if r.lasso is not None]
 
 
@@ -126,7 +123,7 @@ def test_a_mutant_of_a_part_is_caught(design: str, mutant: SpecMutant) -> None:
 @pytest.mark.parametrize(("design", "mutant"), UNSAFE)
 def test_the_configuration_of_a_part_is_innocent(design: str, mutant: SpecMutant) -> None:
     needed = explore(variant_of(design, mutant)).states
-    assert explore(BoundSpec(EXPLORED[design], mutant.bounds), max_states=needed).violation is None
+    assert explore(BoundSpec(design_named(design), mutant.bounds), max_states=needed).violation is None
 
 
 @pytest.mark.heavy
@@ -160,8 +157,11 @@ def test_names_of_mutants_of_parts_are_unique_and_name_the_actor() -> None:
     assert {name.split("_")[0] for name in of_parts} <= {"sched", "query", "io", "backup", "copy"}
 
 
-def test_a_joined_design_is_named_for_its_parts() -> None:
-    for name in JOINED:
-        assert beneath(name) in EXPLORED
-        assert EXPLORED[name].name == name
-        assert EXPLORED[name].rules() != EXPLORED[beneath(name)].rules()
+@pytest.mark.parametrize("name", list(SIZES))
+def test_a_joined_design_looks_for_the_outcomes_of_its_last_part(name: str) -> None:
+    design = design_named(design_of(name))
+    assert design.name == design_of(name)
+    assert sorted(must_reach(design, name)) == sorted(r.name for r in design.rules() if r.kind == "sometimes")
+    assert not {r.name for r in design_named(beneath(design.name)).rules() if r.kind == "sometimes"} & set(
+        must_reach(design, name)
+    )

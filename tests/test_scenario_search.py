@@ -9,7 +9,7 @@ import pytest
 
 from conform_run import ran
 from hicache_checks import scenario_search
-from hicache_checks.scenario_search import SearchedOptions
+from hicache_checks.scenario_search import PROGRAMS_MAX, SearchedOptions
 
 TARGET = '''
 class Counter:
@@ -21,7 +21,7 @@ class Counter:
     def poll(self, rids): return {rid: {"ready": True} for rid in rids}
     def abort(self, rid): return False
     def tick(self):
-        if IS_WRONG: raise ValueError("P4 a count is lost")
+        if self.pages in WRONG_WITH: raise ValueError("P4 a count is lost")
     def observe(self): return {"free_pages": self.pages, "resident_pages": 0, "occupied_pages": 0, "operations": {}}
     def close(self): pass
 '''
@@ -36,8 +36,9 @@ steps = [["tick"]]
 
 
 def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repaired: str, shows: str = '"P4"') -> dict[str, Any]:
-    for name, is_wrong in (("wrong_one", True), ("right_one", False), ("wrong_too", True)):
-        (tmp_path / f"{name}.py").write_text(f"{TARGET}\nIS_WRONG = {is_wrong}\n")
+    every = {"wrong_one": (2, 3, 4, 5, 6), "right_one": (), "wrong_too": (2, 3, 4, 5, 6), "wrong_with_six": (6,)}
+    for name, wrong_with in every.items():
+        (tmp_path / f"{name}.py").write_text(f"{TARGET}\nWRONG_WITH = {wrong_with}\n")
     monkeypatch.syspath_prepend(tmp_path)
     scenario = tmp_path / "lost.toml"
     scenario.write_text(SCENARIO.format(affected="wrong_one", repaired=repaired, shows=shows))
@@ -60,6 +61,16 @@ def test_what_the_repaired_one_shows_too_is_not(tmp_path: Path, monkeypatch: pyt
     assert one["found"] == {}
     assert len(one["on_the_repaired_too"]) == 1
     assert "so it may be another" in str(one["text"])
+
+
+def test_what_only_other_programs_show_on_the_repaired_one_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = searched(tmp_path, monkeypatch, "wrong_with_six")
+    (what,) = one["found"]
+    assert 0 < one["found"][what] == one["programs_apart"][what] < PROGRAMS_MAX
+    assert len(one["on_the_repaired_too"]) == 1
+    assert "programs, not on wrong_with_six:Counter" in str(one["text"])
 
 
 def test_a_scenario_that_shows_nothing_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

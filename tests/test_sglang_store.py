@@ -129,6 +129,6 @@ def test_what_strangers_stored_stays() -> None:
     strangers.put("they", store, {"j": PAGE, "k": PAGE})
     assert list(strangers.problems()) == []
     del store.pages["j"]
-    assert list(strangers.problems()) == ["P19 1 pages that they had stored are gone"]
+    assert list(strangers.problems()) == ["P19 1 pages that 'they' had stored are gone"]
     with pytest.raises(RuntimeError, match="does not take"):
         strangers.put("others", store, {"refused": PAGE})

@@ -15,7 +15,7 @@ from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
-from hicache_spec.parts import EXPLORED, EXPLORED_BOUNDS, PART_BOUNDS
+from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PART_BOUNDS, design_named, design_of
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
 from test_parts import CAUGHT_ALONE as CAUGHT_ALONE_OF_PARTS
@@ -47,7 +47,7 @@ def table_of(section: str, headers: tuple[str, ...]) -> Table:
 
 def known_sections() -> set[str]:
     """The sections of headings and rules, and the groups of the latter: with §3.7.1 there is §3.7."""
-    of_rules = {r.section for r in CANONICAL.rules()}
+    of_rules = {r.section for d in (CANONICAL, *OWN_DESIGNS.values()) for r in d.rules()}
     return set(spec_tables.headings(PAGE)) | of_rules | {section.rpartition(".")[0] for section in of_rules}
 
 
@@ -122,7 +122,10 @@ def assert_stands(section: str, expected: Table) -> None:
         ("11.2", lambda: part_tables.part_actions(STORING)),
         ("11.6", lambda: part_tables.part_properties(STORING, CAUGHT_ALONE_OF_PARTS[STORING])),
         ("11.7", lambda: part_tables.part_outcomes(STORING)),
-        ("11.7", lambda: part_tables.part_configurations(PART_BOUNDS["storing"], SIZES_OF_PARTS["storing"])),
+        (
+            "11.7",
+            lambda: part_tables.part_configurations(PART_BOUNDS["copying+storing"], SIZES_OF_PARTS["copying+storing"]),
+        ),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
 )
@@ -210,7 +213,8 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 
 def test_a_name_on_the_page_exists() -> None:
-    known = {r.name for d in EXPLORED.values() for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
+    designs = [*DESIGNS.values(), *(design_named(design_of(name)) for name in PART_BOUNDS)]
+    known = {r.name for d in designs for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
     known |= {
         m.name
@@ -220,8 +224,8 @@ def test_a_name_on_the_page_exists() -> None:
     }
     known |= (
         vars(language).keys()
-        | {name for d in EXPLORED.values() for name in d.fields()}
-        | {name for d in EXPLORED.values() for name in d.replaces}
+        | {name for d in designs for name in d.fields()}
+        | {name for d in designs for name in d.replaces}
     )
     assert not set(re.findall(NAMES, PAGE)) - known
 
@@ -238,8 +242,8 @@ def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
     commands = re.findall(r"hicheck explore[^`\n]*", PAGE)
     assert commands
     for command in commands:
-        assert set(re.findall(r"--design ([\w+]+)", command)) <= EXPLORED.keys()
-        assert set(re.findall(r"--bounds (\w+)", command)) <= EXPLORED_BOUNDS.keys()
+        assert all(design_named(name) for name in re.findall(r"--design ([\w+]+)", command))
+        assert set(re.findall(r"--bounds ([\w+]+)", command)) <= ALL_BOUNDS.keys()
     compared = re.findall(r"hicheck spec --diff (\w+) (\w+)", PAGE)
     assert compared
     assert {name for pair in compared for name in pair} <= DESIGNS.keys()

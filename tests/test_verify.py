@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -30,6 +31,7 @@ from hicache_checks.verify_claim import judge_claim
 from hicache_checks.verify_command import VerifyOptions
 from hicache_checks.verify_designs import DESIGN_BOUNDS, OTHERS, DesignFound, DesignJob, design_table, judge_designs
 from hicache_checks.verify_mutants import faults
+from hicache_checks.verify_parts import judge_part
 from hicache_checks.verify_simulation import judge_campaign
 from hicache_checks.verify_specification import CANONICAL, Part, judge_liveness, judge_small, judge_trio
 from hicache_checks.verify_target import judge_target
@@ -37,9 +39,12 @@ from hicache_spec import DESIGNS, Bounds
 from hicache_spec.bounds import AGAIN, PRESSURE, SMALL, SOLO_CHURN, TRIO_PRESSURE
 from hicache_spec.claim import CLAIM_PAIR
 from hicache_spec.designs.findings import AGAIN_WITH_ROOM, NEVER_HAPPENS, findings_of
+from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
 
 PARTS = (
-    *("specification", "specification", "liveness", "refinement", "designs", "mutants"),
+    *("specification", "specification", "liveness", "refinement", "designs"),
+    *("part" for _ in PART_BOUNDS),
+    "mutants",
     *("implementation", "simulation", "workload"),
 )
 NOT_COVERED = ("target",)
@@ -104,6 +109,7 @@ def test_a_part_that_fails_fails_the_job_and_says_why(
 
     for name in ("claim", "designs", "implementation", "workload"):
         monkeypatch.setattr(verify_command, name, part(name, Verdict.PASS))
+    monkeypatch.setattr(verify_command, "parts_of_the_system", lambda screen: [part("part", Verdict.PASS)()])
     monkeypatch.setattr(verify_command, "specification", lambda screen: [part("specification", Verdict.UNKNOWN)()])
     monkeypatch.setattr(verify_command, "faults", part("mutants", Verdict.FAIL, "mutant one: nothing is violated"))
     outcome = verify_command.run(VerifyOptions(), Screen.for_target(None))
@@ -149,6 +155,29 @@ def test_the_row_of_small_says_what_is_wrong() -> None:
     missed = [explored(b, reached=OUTCOMES - {"sometimes_declined_too_short"}) for b in SMALL]
     never = "outcomes never reached: sometimes_declined_too_short"
     assert judged(judge_small(missed, 1.0)) == (Verdict.FAIL, never)
+
+
+def at_control(**changes: Any) -> list[Explored]:
+    reached = set(must_reach(design_named(design_of("control")), "control"))
+    given = [dict(changes), *({} for _ in PART_BOUNDS["control"][1:])]
+    return [explored(b, **{"reached": reached, **c}) for b, c in zip(PART_BOUNDS["control"], given, strict=True)]
+
+
+def test_the_row_of_a_part_says_what_is_wrong() -> None:
+    fine = judge_part("control", at_control(), 1.0)
+    assert fine.verdict is Verdict.PASS
+    assert re.fullmatch(r"\d+ properties hold, \d+ outcomes reached, \d+ of liveness hold", fine.row.says)
+    assert fine.row.bounds.startswith(f"{CANONICAL}+control, control: {len(PART_BOUNDS['control'])} configurations")
+    violated = at_control(violation=BROKEN, complete=False)
+    assert judged(judge_part("control", violated, 1.0)) == (Verdict.FAIL, "inv_pages_conserved violated in 1 step")
+    assert judged(judge_part("control", at_control(complete=False), 1.0)) == (
+        Verdict.UNKNOWN,
+        "unknown: cut by a budget",
+    )
+    starved = judged(judge_part("control", at_control(live=[STARVED]), 1.0))
+    assert starved == (Verdict.FAIL, f"{LIVE.label} violated")
+    never = [replace(e, result=replace(e.result, reached=set())) for e in at_control()]
+    assert judged(judge_part("control", never, 1.0))[1].startswith("outcomes never reached: sometimes_")
 
 
 def test_the_row_of_the_trio_says_what_is_wrong() -> None:
@@ -234,13 +263,20 @@ def test_a_design_that_is_not_as_pinned_is_named(job: DesignJob, changes: dict[s
     assert part.keys["unexpected"] == [line]
 
 
-def test_the_table_of_designs_has_the_fewest_steps_and_a_lasso() -> None:
-    table: dict[str, dict[str, int | None]] = {"one": {"inv_a": 1, "live_b": None}, "other": {"inv_a": 12}}
-    assert design_table(table)[:-1] == [
-        "property  one     other",
-        "inv_a     1 step  12 steps",
-        "live_b    lasso   -",
-    ]
+def test_the_table_of_designs_has_the_fewest_steps_a_lasso_and_a_row_for_every_property() -> None:
+    table: dict[str, dict[str, int | None]] = {
+        "alloc_first": {"inv_occupied_is_sum_of_spans": 1, "live_control_queues_drain": None},
+        "attempts": {"inv_occupied_is_sum_of_spans": 12},
+    }
+    header, *lines, _ = design_table(table)
+    rows = {line.split()[0]: line for line in lines}
+    assert header.split() == ["property", "alloc_first", "attempts"]
+    assert lines[0].split() == ["inv_occupied_is_sum_of_spans", "1", "step", "12", "steps"]
+    assert lines[1].split() == ["live_control_queues_drain", "lasso", "-"]
+    assert rows["inv_pages_conserved"].split() == ["inv_pages_conserved", "-", "-"]
+    assert rows["inv_retries_are_bounded"].split() == ["inv_retries_are_bounded", "-"], "attempts alone has it"
+    known = {r.name for d in DESIGNS.values() for r in d.rules() if r.kind in ("invariant", "step", "live")}
+    assert rows.keys() == known
     first = as_pinned(DesignJob("alloc_first", AGAIN), first={"inv_no_memory_before_verdict": 3})
     assert judge_designs(first, 1.0).keys["violated"]["alloc_first"]["inv_no_memory_before_verdict"] == 1
 

@@ -26,6 +26,10 @@ class Bounds(enum.StrEnum):
     TINY = "tiny"
     SMALL = "small"
     MEDIUM = "medium"
+    COPYING = "copying"
+    STORING = "copying+storing"
+    CONTROL = "control"
+    GROUPS = "groups"
 
 
 class Engine(enum.StrEnum):
@@ -96,10 +100,7 @@ def spec(
 def explore(
     design: Annotated[str, typer.Option(help="The design to explore.")] = "decide_at_drain",
     bounds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="tiny|small|medium|PART", help="A named set of configurations; tiny, if no size is given."
-        ),
+        Bounds | None, typer.Option(help="A named set of configurations; tiny, if no size is given.")
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
     ranks: Annotated[int | None, typer.Option(min=1, help=_OVERRIDE)] = None,
@@ -144,7 +145,7 @@ def explore(
 
         options = explore_command.ExploreOptions(
             design=design,
-            bounds=bounds,
+            bounds=None if bounds is None else bounds.value,
             requests=requests,
             ranks=ranks,
             host_pages=host_pages,

@@ -21,7 +21,8 @@ from hicache_checks.reporting.lasso import print_lasso
 from hicache_spec import Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import POLICY
 from hicache_spec.designs.findings import UNREACHED
-from hicache_spec.parts import EXPLORED, EXPLORED_BOUNDS
+from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, design_named, must_reach
+from hicache_spec.parts.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Job:
     """One configuration of a design, to be explored in a process of its own."""
 
     design: str
-    bounds: Bounds
+    bounds: Bounds | Grid
     how: EngineOptions
     liveness: bool = False
     only: tuple[str, ...] | None = None
@@ -95,7 +96,7 @@ class Live:
 class Explored:
     """One configuration's exploration, its counterexample told, if there is one, and its liveness, if asked for."""
 
-    bounds: Bounds
+    bounds: Bounds | Grid
     result: Exploration
     told: tuple[ToldStep, ...]
     live: tuple[Live, ...] = ()
@@ -126,11 +127,11 @@ def run(options: ExploreOptions, screen: Screen) -> Outcome:
 
 def check(options: ExploreOptions) -> None:
     """Raises InputError for an unknown name, and for what the engine would not heed."""
-    if options.design not in EXPLORED:
-        raise InputError(f"no design {options.design!r}; the designs are {', '.join(EXPLORED)}")
-    if options.bounds is not None and options.bounds not in EXPLORED_BOUNDS:
-        raise InputError(f"bounds: {options.bounds!r} is not one of {', '.join(map(repr, EXPLORED_BOUNDS))}")
-    known = {*BUILT_IN, *(r.name for r in EXPLORED[options.design].rules() if r.kind in ("invariant", "step"))}
+    try:
+        design = design_named(options.design)
+    except SpecError as refusal:
+        raise InputError(str(refusal)) from None
+    known = {*BUILT_IN, *(r.name for r in design.rules() if r.kind in ("invariant", "step"))}
     for name in options.only:
         if name not in known:
             raise InputError(f"no property {name!r} of states or steps; see SPEC.md §4 and §5")
@@ -142,8 +143,19 @@ def check(options: ExploreOptions) -> None:
         raise InputError(f"--device {options.device}: only the array engine has devices; say --engine array")
 
 
-def configurations_of(options: ExploreOptions) -> tuple[Bounds, ...]:
-    """The configurations that the options ask for. Raises InputError for impossible ones."""
+def bounds_named_by(options: ExploreOptions) -> str:
+    """The name of the bounds that are meant; a design of its own has its own. Raises InputError for another's."""
+    own = options.design if options.design in OWN_DESIGNS else None
+    name = options.bounds or own or "tiny"
+    if (name in OWN_DESIGNS) != (own is not None):
+        raise InputError(f"the bounds {name} are not those of the design {options.design}")
+    return name
+
+
+def configurations_of(options: ExploreOptions) -> tuple[Any, ...]:
+    """The configurations that the options ask for: `Bounds`, or a `Grid` for groups. Raises InputError for impossible
+    ones."""
+    name = bounds_named_by(options)
     given = {
         "requests": options.requests,
         "ranks": options.ranks,
@@ -157,14 +169,16 @@ def configurations_of(options: ExploreOptions) -> tuple[Bounds, ...]:
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:
-        if options.bounds is not None or not changes:
-            return tuple(replace(b, **changes) for b in EXPLORED_BOUNDS[options.bounds or "tiny"])
+        if options.bounds is not None or options.design in OWN_DESIGNS or not changes:
+            return tuple(replace(b, **changes) for b in ALL_BOUNDS[name])
         pages = changes.get("chain_pages", Bounds.chain_pages)
         resident = (0, 1) if pages > 1 else (0,)
         shape = {"name": "custom", "resident_pages": resident, "stored_pages": (pages,) * len(resident)}
         return (Bounds(**{**shape, **changes}),)
     except ValueError as error:
         raise InputError(str(error)) from None
+    except TypeError:
+        raise InputError(f"the bounds {name} do not have all of {', '.join(changes)}") from None
 
 
 def explore_all(jobs: Sequence[Job], workers: int, screen: Screen) -> list[Explored]:
@@ -174,7 +188,7 @@ def explore_all(jobs: Sequence[Job], workers: int, screen: Screen) -> list[Explo
 
 def explore_one(job: Job, report: Report) -> Explored:
     """Explore one configuration; decide liveness too, if the job asks for it and the rest holds."""
-    spec = BoundSpec(EXPLORED[job.design], job.bounds)
+    spec = BoundSpec(design_named(job.design), job.bounds)
     result = explore(spec, job.how, lambda progress: report(job.bounds.name, progress), job.only)
     told = tuple(tell(spec, result.violation.run)) if result.violation else ()
     if not job.liveness or result.violation or not result.complete:
@@ -190,15 +204,15 @@ def live_results(spec: BoundSpec) -> Iterator[Live]:
 
 
 def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: float) -> Outcome:
-    """The verdict and the JSON keys. In a named bound every outcome of the design, or of its last part, must be reached
-    by some configuration."""
+    """The verdict and the JSON keys. In a named bound every `sometimes` must be reached by some configuration."""
     reached = {name for e in explored for name in e.result.reached}
-    declared = [r.name for r in EXPLORED[options.design].rules() if r.kind == "sometimes" and not options.only]
+    name = bounds_named_by(options)
+    declared = [] if options.only else must_reach(design_named(options.design), name)
     missing = [name for name in declared if name not in reached and name not in UNREACHED.get(options.design, {})]
     violated = [e for e in explored if e.result.violation is not None]
     starved = [e for e in explored if e.lassos]
     cut = [e for e in explored if not e.result.complete and e.result.violation is None]
-    named = not options.only and all(e.bounds in EXPLORED_BOUNDS[options.bounds or "tiny"] for e in explored)
+    named = not options.only and all(e.bounds in ALL_BOUNDS[name] for e in explored)
     if violated or starved:
         verdict = Verdict.FAIL
     elif cut:
@@ -207,7 +221,7 @@ def summarise(options: ExploreOptions, explored: Sequence[Explored], seconds: fl
         verdict = Verdict.FAIL if missing and named else Verdict.PASS
     keys = {
         "design": options.design,
-        "bounds": (options.bounds or "tiny") if named else "custom",
+        "bounds": name if named else "custom",
         "engine": options.engine,
         "symmetry": options.symmetry,
         "configurations": [
@@ -331,7 +345,8 @@ def _says(e: Explored) -> str:
 def _properties(options: ExploreOptions) -> str:
     if options.only:
         return f"only {', '.join(options.only)}"
-    rules = EXPLORED[options.design].rules()
-    counted = [sum(r.kind == kind for r in rules) for kind in ("invariant", "step", "sometimes", "live")]
+    design = design_named(options.design)
+    invariants, steps, lives = (sum(r.kind == kind for r in design.rules()) for kind in ("invariant", "step", "live"))
+    outcomes = len(must_reach(design, bounds_named_by(options)))
     live = "liveness properties" if options.liveness else "liveness properties: see --liveness"
-    return "{} invariants, {} step properties, {} outcomes to reach, {} {}".format(*counted, live)
+    return f"{invariants} invariants, {steps} step properties, {outcomes} outcomes to reach, {lives} {live}"

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from hicache_checks.explore_command import ExploreOptions, configurations_of
 from hicache_checks.export import ExportError, Promela, Tla
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
-from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, SpecError
+from hicache_spec import BOUNDS, Bounds, BoundSpec, SpecError
+from hicache_spec.parts import OWN_DESIGNS, design_named
+from hicache_spec.parts.grid import Grid
 
 HOW_TO_RUN = {
     "tla": "java -cp tla2tools.jar tlc2.TLC -deadlock -config {stem}.cfg {stem}.tla",
@@ -41,8 +44,10 @@ def run(options: ExportOptions, screen: Screen) -> Outcome:
     if len(options.languages) != 1:
         raise InputError("give --tla or --promela, one of them")
     (language,) = options.languages
-    if options.what.design not in DESIGNS:
-        raise InputError(f"no design {options.what.design!r}; the designs are {', '.join(DESIGNS)}")
+    try:
+        design_named(options.what.design)
+    except SpecError as refusal:
+        raise InputError(str(refusal)) from None
     configurations = chosen(options)
     if options.output is None and len(configurations) > 1:
         names = ", ".join(b.name for b in configurations)
@@ -61,21 +66,22 @@ def run(options: ExportOptions, screen: Screen) -> Outcome:
     return Outcome(Verdict.PASS, keys)
 
 
-def chosen(options: ExportOptions) -> tuple[Bounds, ...]:
+def chosen(options: ExportOptions) -> tuple[Any, ...]:
     """The configurations to export. Raises InputError for a name that is not one of them."""
     if options.configuration is None:
         return configurations_of(options.what)
-    sets = [options.what.bounds] if options.what.bounds else list(BOUNDS)
+    every = [options.what.design] if options.what.design in OWN_DESIGNS else list(BOUNDS)
+    sets = [options.what.bounds] if options.what.bounds else every
     known = {b.name: b for name in sets for b in configurations_of(_with_bounds(options.what, name))}
     if options.configuration not in known:
         raise InputError(f"no configuration {options.configuration!r}; there are {', '.join(known)}")
     return (known[options.configuration],)
 
 
-def model_of(language: str, design: str, bounds: Bounds, stem: str = "") -> Model:
+def model_of(language: str, design: str, bounds: Bounds | Grid, stem: str = "") -> Model:
     """One configuration in one language. Raises InputError for a specification that cannot be written in it."""
     try:
-        spec = BoundSpec(DESIGNS[design], bounds)
+        spec = BoundSpec(design_named(design), bounds)
         if language == "promela":
             return Model(bounds.name, {f"{stem or f'{design}_{bounds.name}'}.pml": Promela(spec, bounds.name).text()})
         module = Tla(spec, bounds.name, stem)

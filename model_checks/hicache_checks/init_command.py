@@ -32,9 +32,9 @@ class {adapter}:
 
         Begin with none. The next one is "store": without it nothing can be fetched. With "settle" more can be judged
         of a system that works in its own calls, without threads; with "events" and "audit" more is seen. "stop",
-        "faults", "files", "disk", "tiers", "tenants", "copies", "flush", "attach", "detached", "threads" and "deaths"
-        add steps to the programs, "variants" more systems. "checked_bytes" says that bytes are right even if a store
-        lies.
+        "faults", "files", "disk", "shared", "clears", "tiers", "tenants", "copies", "flush", "attach", "detached",
+        "threads" and "deaths" add steps to the programs, "variants" more systems. "checked_bytes" says that bytes are
+        right even if a store lies.
         """
         return ()
 

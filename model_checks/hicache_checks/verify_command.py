@@ -21,6 +21,7 @@ from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, Verif
 from hicache_checks.verify_claim import claim
 from hicache_checks.verify_designs import designs
 from hicache_checks.verify_mutants import faults
+from hicache_checks.verify_parts import parts as parts_of_the_system
 from hicache_checks.verify_simulation import simulation
 from hicache_checks.verify_specification import Part, specification
 from hicache_checks.verify_target import named_target
@@ -50,6 +51,7 @@ def run(options: VerifyOptions, screen: Screen) -> Outcome:
         *specification(screen),
         claim(screen),
         designs(screen),
+        *parts_of_the_system(screen),
         faults(screen),
         implementation(screen),
         simulation(screen),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hicache_checks.engine.engines import EngineOptions, explore
@@ -18,6 +18,7 @@ from hicache_spec.designs.findings import AGAIN_WITH_ROOM, LIMITED_AGAIN, NEVER_
 
 OTHERS = tuple(name for name in DESIGNS if name != DECIDE_AT_DRAIN.name)
 DESIGN_BOUNDS = (SOLO_CHURN, AGAIN, AGAIN_WITH_ROOM, PRESSURE, LIMITED_AGAIN)
+JUDGING = ("invariant", "step", "live")
 TO_THE_END = EngineOptions(engine="array", stop=False)
 
 
@@ -104,16 +105,17 @@ def _in_steps(steps: int | None) -> str:
 
 
 def design_table(table: Mapping[str, Mapping[str, int | None]]) -> list[str]:
-    """Property x design: in how many steps it is violated; `lasso`: by a run that goes on for ever; `-`: it holds."""
-    names = dict.fromkeys(name for found in table.values() for name in found)
-    rows = [(name, *(_cell(found, name) for found in table.values())) for name in names]
-    known = {r.name for d in DESIGNS.values() for r in d.rules() if r.kind in ("invariant", "step", "live")}
-    others = f"- holds there; of the {len(known)} properties, the others hold in all of them that have them"
-    return [*aligned(("property", *table), rows), others]
+    """Property x design: in how many steps it is violated; `lasso`: by a run that goes on for ever; `-`: it holds;
+    empty: the design has no such property. First those that some design violates."""
+    has = {name: {r.name for r in DESIGNS[name].rules() if r.kind in JUDGING} for name in table}
+    known = dict.fromkeys(r.name for d in DESIGNS.values() for r in d.rules() if r.kind in JUDGING)
+    names = dict.fromkeys([*(name for found in table.values() for name in found), *known])
+    rows = [(name, *(_cell(table[design], has[design], name) for design in table)) for name in names]
+    return [*aligned(("property", *table), rows), "-: it holds there. Empty: the design has no such property."]
 
 
-def _cell(found: Mapping[str, int | None], name: str) -> str:
+def _cell(found: Mapping[str, int | None], has: Collection[str], name: str) -> str:
     if name not in found:
-        return "-"
+        return "-" if name in has else ""
     steps = found[name]
     return "lasso" if steps is None else counted(steps, "step")

@@ -37,6 +37,9 @@ class Bounds:
     aborts: bool = True
     stops: bool = False
     writes: bool = False
+    detaches: bool = False
+    resets: bool = False
+    control_fails: bool = False
     device_pages: int = 0
     write_policy: int = WRITE_THROUGH
     load_quota: int = 0

@@ -129,10 +129,15 @@ def admit(s: State, request: int, chain: int, span: int) -> None:
 def query_take(s: State, rank: int) -> None:
     """§3.2 The query thread takes the next operation and reads its terminated flag, once."""
     require(len(s.query_queue[rank]) > 0, "an operation waits for its look-up")
-    require(s.stage[rank] == IDLE, "the thread is free")
+    require(is_free(s, rank), "the thread is free")
     op = s.query_queue[rank][0]
     s.stage[rank] = SKIPPING if s.stopped[rank][op] else LOOKING
     emit(s, ON_QUERY_TAKEN, rank, op)
+
+
+def is_free(s: State, rank: int) -> bool:
+    """The query thread is between two operations."""
+    return s.stage[rank] == IDLE
 
 
 @action(fairness="weak", chosen=("hit",), rank=RANKS, hit=DEPTHS)
@@ -200,12 +205,22 @@ def sched_drain(s: State, hits: int, pages: int) -> None:
     changes of pool and tree then happen at the same logical point on every rank.
     """
     require(hits + pages > 0, "there is something to take")
-    require(hits <= min(len(s.hit_queue[r]) for r in RANKS), "every rank has that many answered operations")
-    require(pages <= min(s.releasing[r] for r in RANKS), "every rank has that many released pages")
+    require(hits <= answers_everywhere(s), "every rank has that many answered operations")
+    require(pages <= released_everywhere(s), "every rank has that many released pages")
     for _ in range(hits):
         decide(s, take_answered(s))
     if pages > 0:
         reclaim(s, pages)
+
+
+def answers_everywhere(s: State) -> int:
+    """So many answered operations wait on every rank."""
+    return min(len(s.hit_queue[r]) for r in RANKS)
+
+
+def released_everywhere(s: State) -> int:
+    """So many released pages wait on every rank."""
+    return min(s.releasing[r] for r in RANKS)
 
 
 def take_answered(s: State) -> int:
@@ -293,11 +308,16 @@ def drop_record(s: State, op: int) -> None:
 @action(fairness="weak", rank=RANKS)
 def io_start_page(s: State, rank: int) -> None:
     """§3.7.1 The IO thread begins to read the next page into its host page."""
-    require(len(s.buffer[rank]) > 0, "an operation waits for its pages")
+    require(has_work(s, rank), "an operation waits for its pages")
     require(not s.writing[rank], "no page is being read")
     require(not s.stopped[rank][s.buffer[rank][0]], "the operation is not terminated")
     s.writing[rank] = True
     emit(s, ON_IO_STARTED, rank, s.buffer[rank][0], s.filled[rank])
+
+
+def has_work(s: State, rank: int) -> bool:
+    """An operation stands in the buffer of the IO thread."""
+    return len(s.buffer[rank]) > 0
 
 
 @action(fairness="weak", rank=RANKS)
@@ -337,7 +357,7 @@ def io_release_page(s: State, rank: int) -> None:
 
     Why: only the IO thread knows that no page of the tail is still being written.
     """
-    require(len(s.buffer[rank]) > 0, "an operation is in work")
+    require(has_work(s, rank), "an operation is in work")
     require(not s.writing[rank], "no page is being read")
     require(s.stopped[rank][s.buffer[rank][0]], "the operation is terminated")
     op = s.buffer[rank][0]

@@ -21,6 +21,8 @@ like anybody else's. Token lists stand for prompts; pages are cut from them by t
 | `copies` | `hold_copies`, `release_copies` | copies between the tiers end at once, or as they like |
 | `files` | `damage` | no page in storage is cut off |
 | `disk` | `break_storage`, `heal_storage` | no disk is full |
+| `shared` | `store_by` | nobody else's pages are in the store |
+| `clears` | `clear_store` | nobody has the store cleared |
 | `variants` | `variants` | a system is told sizes and policy, and nothing else |
 | `threads` | `threads_of` | no rank is slow |
 | `deaths` | `threads_of` | no thread is killed |
@@ -49,6 +51,8 @@ CALLS: Mapping[str, Sequence[str]] = {
     "copies": ("prefill", "hold_copies", "release_copies"),
     "files": ("damage",),
     "disk": ("break_storage", "heal_storage"),
+    "shared": ("store_by",),
+    "clears": ("clear_store",),
     "variants": ("variants",),
     "threads": ("threads_of",),
     "deaths": ("threads_of",),

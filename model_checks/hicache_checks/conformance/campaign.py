@@ -28,7 +28,8 @@ HUNG = "P22 progress"
 
 @dataclass
 class Reported:
-    """A cause: how many schedules show it, and the smallest run of them. No replay: it ended the process."""
+    """A cause: how many schedules show it, the first `numbers` of one worker, and the smallest run of them. No replay:
+    it ended the process."""
 
     finding: Finding
     schedules: int
@@ -36,6 +37,7 @@ class Reported:
     story: Story | None = None
     confirmed: bool | None = None
     rarity: Rarity | None = None
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass
@@ -172,7 +174,8 @@ def _reported(found: Mapping[str, Any]) -> Reported:
         finding = Finding("replay", "the same choices show nothing wrong: the target is not deterministic", HARNESS)
         return Reported(finding, found["schedules"], replay, story)
     weighed = found["rarity"]
-    return Reported(replay.found, found["schedules"], replay, story, rarity=weighed and Rarity(**weighed))
+    numbers = tuple(found["numbers"])
+    return Reported(replay.found, found["schedules"], replay, story, None, weighed and Rarity(**weighed), numbers)
 
 
 def finding_of(crash: Crash) -> Finding:

@@ -9,6 +9,8 @@ wrong is a step like any other. When it strikes, the switches say; what is expec
 | a store takes its time | the same with `stall` | `faults` | everything holds |
 | a page in storage is cut off | `cut` | `files` | everything holds |
 | a disk is full in the middle of a page | `fill_disk` | `disk` | everything holds |
+| somebody else stores his pages in the same store | `share_store` | `shared` | everything holds |
+| the user has the store cleared | `clear_store` | `clears` | everything holds |
 | a page goes between `exists` and `get` | `vanish`; `lose`, until it is healed | `faults` | everything holds |
 | `get` fills in wrong bytes | `lie` with `wrong_bytes` | `faults` | all but bytes; these, too, with `checked_bytes` |
 | `get` says no and writes later | `lie` with `late_write` | `faults` | the same |
@@ -135,6 +137,8 @@ MENU = (
     Item("compute_detached", 3, "detached"),
     Item("cut", 3, "files"),
     Item("fill_disk", 3, "disk"),
+    Item("share_store", 3, "shared"),
+    Item("clear_store", 2, "clears"),
     Item("slow_rank", 3, "threads"),
     Item("set_clock", 1),
     Item("lie", 1, "faults"),
@@ -185,7 +189,7 @@ def draw_step(choices: Chooser, menu: Sequence[Item], ranks: int) -> Step | None
         return Step(kind, (tuple(rid for i, rid in enumerate(RIDS) if asked >> i & 1),))
     if kind == "wait":
         return Step(kind, (WAITS_S[choices.choose(len(WAITS_S))],))
-    if kind in ("store", "store_elsewhere", "prefill", "converse"):
+    if kind in ("store", "store_elsewhere", "share_store", "prefill", "converse"):
         return Step(kind, (_prompt(choices),))
     if kind == "evict_device":
         return Step(kind, (choices.choose(4) + 1,))

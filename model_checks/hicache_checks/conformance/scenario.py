@@ -27,7 +27,7 @@ from hicache_spec.bounds import POLICY
 SUFFIX = ".toml"
 BESIDES = (
     *("observe", "hold", "hold_copies", "release_copies", "detach", "attach"),
-    *("damage", "store_by", "pin", "clear_store", "compute"),
+    *("damage", "store_by", "pin", "compute"),
     *("turns", "full_turns", "look", "miss", "poll_apart", "leave_by", "prefill_chunk"),
     *("audit_written", "audit_consumers"),
 )

@@ -33,6 +33,7 @@ SIMULATE = "simulate"
 THREADS = "threads"
 MODES = (SIMULATE, THREADS)
 FOUND_MAX = 20
+NUMBERS_MAX = 20
 HASH_MASK = (1 << 64) - 1
 
 
@@ -71,13 +72,14 @@ class SearchOptions:
 
 @dataclass
 class Cause:
-    """Schedules that show the same: how many, and the shortest so far."""
+    """Schedules that show the same: how many, the first `numbers` of them, and the shortest so far."""
 
     finding: Finding
     policy: str
     number: int
     choices: Choices
     schedules: int = 1
+    numbers: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -199,9 +201,10 @@ def _take(searched: Searched, result: Result, choices: Choices, policy: str, num
     known = searched.causes.get(name)
     if known is None:
         if len(searched.causes) < causes_max:
-            searched.causes[name] = Cause(result.finding, policy, number, choices)
+            searched.causes[name] = Cause(result.finding, policy, number, choices, numbers=[number])
         return
     known.schedules += 1
+    known.numbers += [number][: NUMBERS_MAX - len(known.numbers)]
     if len(choices.taken) < len(known.choices.taken):
         known.finding, known.policy, known.number, known.choices = result.finding, policy, number, choices
 

@@ -14,6 +14,8 @@ from hicache_checks.simulation.world import NotSimulated, TaskStruck
 
 T = TypeVar("T")
 ROUNDS_TO_END = 6
+NEIGHBOURS = ("pp_rank", "attn_cp_rank")
+OTHER_LAYOUT = ("is_page_first_layout", True)
 OF_BYTES = ("P6", "P30")
 """The properties that nobody keeps who believes a store that lies."""
 SLIPS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
@@ -263,6 +265,18 @@ class Session:
         self._call(Step("damage", (rank, prompt)))
         self._do_fetch(Step("fetch", (prompt,)))
 
+    def _do_share_store(self, step: Step) -> None:
+        """Somebody whose pages are kept in the same store, and are none of ours, stores his; then it is asked for."""
+        (prompt,) = step.args
+        self._call(Step("store_by", (self._neighbour(), prompt)))
+        self._do_fetch(Step("fetch", (prompt,)))
+
+    def _neighbour(self) -> tuple[tuple[str, Any], ...]:
+        """What differs of whoever is next to us: another stage or context rank, where there are any."""
+        place = dict(dict(self._setup.more).get("place", ()))
+        differs = next((name for name in NEIGHBOURS if name in place), None)
+        return (OTHER_LAYOUT,) if differs is None else ((differs, place[differs] + 1),)
+
     def _do_fill_disk(self, step: Step) -> None:
         """A disk has no room in the middle of a page, while a computed prompt goes to storage; then it has."""
         rank, prompt = step.args
@@ -334,7 +348,8 @@ class Session:
     def _do_prefill(self, step: Step) -> None:
         answer = self._call(step)
         if answer.wrong and self._bytes_count and not self.is_struck:
-            raise Broken("P6", f"wrong bytes were loaded: {answer.wrong}", place="prefill")
+            is_theirs = all("P19" in line for line in answer.wrong)
+            raise Broken("P19" if is_theirs else "P6", f"wrong bytes were loaded: {answer.wrong}", place="prefill")
 
     # ---- calls
 

@@ -30,6 +30,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hicache_checks.conformance import replay_file
 from hicache_checks.conformance import scenario as scenarios
 from hicache_checks.conformance.adapter_checks import ADAPTER
+from hicache_checks.conformance.apart import causes_job, programs_job
 from hicache_checks.conformance.differ import compare_job
 from hicache_checks.conformance.end_to_end import fetch_job
 from hicache_checks.conformance.findings import HARNESS
@@ -217,7 +218,7 @@ def _found(
     return {
         "rarity": None if weighed is None else asdict(weighed),
         "schedules": found.schedules,
-        "number": found.number,
+        "numbers": found.numbers,
         "replay": replay_file.to_document(replay),
         "story": msgspec.to_builtins(story),
     }
@@ -335,14 +336,6 @@ def _scenario(job: Mapping[str, Any], say: Say) -> None:
         )
 
 
-def _scenario_causes(job: Mapping[str, Any], say: Say) -> None:
-    """Play all schedules of a scenario; what it is about, by cause."""
-    scenario = scenarios.from_document(job["scenario"])
-    with _loaded(job, SIMULATE, say) as (target, running):
-        found = scenarios.causes(target, scenario, job["schedules"], running)
-        say({"causes": {name: str(finding) for name, finding in found.items()}})
-
-
 def _find(job: Mapping[str, Any], say: Say) -> None:
     find_each(job, _Running(job["running"]), say)
 
@@ -354,7 +347,8 @@ JOBS: dict[str, Callable[[Mapping[str, Any], Say], None]] = {
     "minimise": _minimise,
     "smoke": _smoke,
     "scenario": _scenario,
-    "scenario_causes": _scenario_causes,
+    "scenario_causes": lambda job, say: causes_job(job, say, _loaded),
+    "programs": lambda job, say: programs_job(job, say, _loaded),
     "find": _find,
     "compare": compare_job,
     "fetch": lambda job, say: fetch_job(job, say, _loaded),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..events import ON_ALLOCATED, ON_DECLINED, ON_QUERY_AGREED, ON_QUERY_PUT, ON_QUERY_TAKEN
 from ..language import State, action, emit, require
-from ..pipeline import admit, agreed_hit, reclaim
+from ..pipeline import admit, agreed_hit, is_free, reclaim, released_everywhere
 from ..state import (
     AGREED,
     ALLOCATE,
@@ -69,7 +69,7 @@ def query_take_whatever_comes(s: State, rank: int) -> None:
     Ref: sglang 0.5.15 cache_controller.py::prefetch_thread_func
     """
     require(len(s.query_queue[rank]) > 0, "an operation waits for its look-up")
-    require(s.stage[rank] == IDLE, "the thread is free")
+    require(is_free(s, rank), "the thread is free")
     op = s.query_queue[rank][0]
     s.stage[rank] = LOOKING
     emit(s, ON_QUERY_TAKEN, rank, op)
@@ -137,7 +137,7 @@ def sched_drain_nothing_to_decide(s: State, revokes: int, pages: int) -> None:
     """
     require(revokes + pages > 0, "there is something to take")
     require(revokes <= min(len(s.revoke_queue[r]) for r in RANKS), "every rank has that many revokes")
-    require(pages <= min(s.releasing[r] for r in RANKS), "every rank has that many released pages")
+    require(pages <= released_everywhere(s), "every rank has that many released pages")
     for _ in range(revokes):
         carry_out_revoke(s, take_revoke(s))
     if pages > 0:

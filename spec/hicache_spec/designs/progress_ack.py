@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..bounds import BEST_EFFORT, TIMEOUT
 from ..events import ON_IO_FAILED, ON_IO_LANDED, ON_IO_UNCOUNTED
 from ..language import State, action, emit, require
+from ..pipeline import has_work
 from ..state import CHURN, POLICY_NOW, RANKS, TIMEOUT_TICKS, is_terminated
 from . import acknowledging
 from .acknowledging import KNOWS_THE_ACKS, WithAcks, ack_of, leave_with_the_last_ack, pass_over_the_rest
@@ -55,7 +56,7 @@ def io_pass_over_a_terminated_operation(s: State, rank: int) -> None:
 
     Ref: sglang 0.5.19 cache_controller.py::_page_transfer, prefetch_io_aux_func
     """
-    require(len(s.buffer[rank]) > 0, "an operation is in work")
+    require(has_work(s, rank), "an operation is in work")
     require(not s.writing[rank], "no page is being read")
     require(s.stopped[rank][s.buffer[rank][0]], "the operation is terminated")
     pass_over_the_rest(s, rank, s.buffer[rank][0])

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from ..events import ON_QUERY_PUT, ON_SKIPPED
 from ..language import NONE, State, action, emit, require
-from ..pipeline import allocate, decide, find_record, reclaim, revoke, take_answered
+from ..pipeline import (
+    allocate,
+    answers_everywhere,
+    decide,
+    find_record,
+    reclaim,
+    released_everywhere,
+    revoke,
+    take_answered,
+)
 from ..state import AGREED, HITS, IDLE, PAGES, RANKS, THRESHOLD, WAS_STOPPED, retire
 from . import revoking
 from .decide_at_drain import DECIDE_AT_DRAIN
@@ -42,8 +51,8 @@ def sched_drain_revokes_first(s: State, revokes: int, hits: int, pages: int) -> 
     """
     require(revokes + hits + pages > 0, "there is something to take")
     require(revokes <= min(len(s.revoke_queue[r]) for r in RANKS), "every rank has that many revokes")
-    require(hits <= min(len(s.hit_queue[r]) for r in RANKS), "every rank has that many answered operations")
-    require(pages <= min(s.releasing[r] for r in RANKS), "every rank has that many released pages")
+    require(hits <= answers_everywhere(s), "every rank has that many answered operations")
+    require(pages <= released_everywhere(s), "every rank has that many released pages")
     for _ in range(revokes):
         carry_out_revoke(s, take_revoke(s))
     for _ in range(hits):

@@ -1,28 +1,75 @@
-"""The parts of the system that are joined to a design, by name; and the designs and bounds that can be explored.
-
-`decide_at_drain+copying` is the design *decide_at_drain* with the part *copying*. A part may need others before it.
-"""
+"""Parts of the system that are joined to a design, designs of their own beside it, and the configurations of each."""
 
 from __future__ import annotations
 
-from ..bounds import BOUNDS, Bounds
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
-from ..language import Design, Part
+from ..language import Design, Part, Rule, SpecError
+from . import control
 from .copying import COPYING, COPYING_BOUNDS
+from .groups_design import GROUPS, GROUPS_BOUNDS
 from .storing import STORING, STORING_BOUNDS
 
-PARTS: dict[str, Part] = {p.name: p for p in (COPYING, STORING)}
-
-JOINED: dict[str, Design] = {
-    d.name: d for d in (DECIDE_AT_DRAIN.joined(COPYING), DECIDE_AT_DRAIN.joined(COPYING, STORING))
+PARTS: dict[str, Part] = {
+    p.name: p
+    for p in [
+        COPYING,
+        STORING,
+        control.CONTROL,
+    ]
 }
 
-PART_BOUNDS: dict[str, tuple[Bounds, ...]] = {"copying": COPYING_BOUNDS, "storing": STORING_BOUNDS}
+OWN_DESIGNS: dict[str, Design] = {GROUPS.name: GROUPS}
+"""Parts that are not joined to a design: they have a small state of their own."""
 
-EXPLORED = {**DESIGNS, **JOINED}
-"""Every design by its name, alone and joined."""
+PART_BOUNDS: dict[str, tuple[Any, ...]] = {
+    COPYING.name: COPYING_BOUNDS,
+    f"{COPYING.name}+{STORING.name}": STORING_BOUNDS,
+    control.CONTROL.name: control.BOUNDS,
+    GROUPS.name: GROUPS_BOUNDS,
+}
+"""The named bounds of each part."""
 
-EXPLORED_BOUNDS = {**BOUNDS, **PART_BOUNDS}
-"""Every named set of configurations."""
+ALL_BOUNDS: dict[str, tuple[Any, ...]] = {**BOUNDS, **PART_BOUNDS}
 
-__all__ = ["COPYING", "EXPLORED", "EXPLORED_BOUNDS", "JOINED", "PARTS", "PART_BOUNDS", "STORING"]
+
+def design_of(bounds: str) -> str:
+    """The design that these bounds of a part, or of several such as `pools+control`, are for."""
+    return bounds if bounds in OWN_DESIGNS else f"{DECIDE_AT_DRAIN.name}+{bounds}"
+
+
+def design_named(name: str) -> Design:
+    """The design of this name, such as `decide_at_drain+control`: a design and the parts that are joined to it, in this
+    order. SpecError, in one line, for a name that is not known."""
+    base, *parts = name.split("+")
+    if base not in DESIGNS and name not in OWN_DESIGNS:
+        raise SpecError(f"no design {base!r}; the designs are {', '.join([*DESIGNS, *OWN_DESIGNS])}")
+    for part in parts:
+        if part not in PARTS:
+            raise SpecError(f"no part {part!r}; the parts are {', '.join(PARTS)}")
+    return OWN_DESIGNS[name] if name in OWN_DESIGNS else DESIGNS[base].joined(*(PARTS[part] for part in parts))
+
+
+def must_reach(design: Design, bounds: str) -> list[str]:
+    """The outcomes that a design must reach in named bounds: in a part's, those of the part, and in those of several
+    parts, those of the last one; else those that no part brings."""
+    last = bounds.rpartition("+")[2]
+    if last in PARTS:
+        modules = [m for m in design.modules if m in PARTS[last].modules]
+    else:
+        modules = [m for m in design.modules if not any(m in part.modules for part in PARTS.values())]
+    return [rule.name for module in modules for rule in _rules_in(module) if rule.kind == "sometimes"]
+
+
+def _rules_in(module: ModuleType) -> Iterator[Rule]:
+    for value in vars(module).values():
+        rule = getattr(value, "__rule__", None)
+        if isinstance(rule, Rule) and value.__module__ == module.__name__:
+            yield rule
+
+
+__all__ = ["ALL_BOUNDS", "OWN_DESIGNS", "PARTS", "PART_BOUNDS", "design_named", "design_of", "must_reach"]

@@ -21,6 +21,8 @@ VARIANTS = {
     "page_size": (1, 1, 1, 4, 16, 64),
     "device_pages": (6, 6, 3),
     "audits": ((), (), (), (), ("asked",), ("prefix_keys",), ("bytes",), ("events",)),
+    "salted": (False, False, False, True),
+    "place": ({}, {}, {"pp_rank": 0, "pp_size": 2}, {"attn_cp_rank": 0, "attn_cp_size": 2}),
 }
 """What programs may be run with, the plainest first; what stands there more often is drawn more often."""
 ATTACHES, TENANTS = ("attach", "detached"), ("tenants",)
@@ -253,7 +255,9 @@ class SglangAdapter:
         """What can go wrong with the store."""
         if self._config.get("storage") != building.FILES:
             return ("faults",)
-        return ("files", "disk") if self._config["page_size"] >= DISK_PAGE_MIN else ("files",)
+        clears = ("clears",) if building.can_clear(self._kind) else ()
+        disk = ("disk",) if self._config["page_size"] >= DISK_PAGE_MIN else ()
+        return ("files", "shared", *clears, *disk)
 
     def _problems(self, call: str) -> list[str]:
         ranks = self._crew.each(call)

@@ -144,18 +144,28 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
         yield f"P21 the hashes of {name} are not those of its chain"
     written = written_as(pages, extra_of(node))
     for end in range(place + 1, len(pages) + 1):
-        at = (end - 1 - place) * rank.page
-        if node.host is None or _has_bytes(rank, written(end), node.host[at]):
-            continue
-        owners = [None, *rank.extras, *rank.strangers.names]
-        theirs = (written_as(pages, owner)(end) for owner in owners)
-        if any(_has_bytes(rank, prefix, node.host[at]) for prefix in theirs):
-            yield f"P19 the host page of {list(written(end))} holds what was computed for somebody else"
-        else:
-            yield f"P6 the host page of {list(written(end))} holds other bytes"
+        if node.host is not None:
+            page = rank.host_page(node.host[(end - 1 - place) * rank.page])
+            yield from _other_bytes(rank, "host", page, written(end))
     if node.device is not None:
-        for line in wrong_device_pages(rank, written, node.device, place):
-            yield f"P6 {line}"
+        yield from wrong_device_pages(rank, written, node.device, place)
+
+
+def _other_bytes(rank: RankModel, tier: str, page: torch.Tensor, prefix: Sequence[object]) -> Iterator[str]:
+    """What is wrong if a page does not hold the bytes of the last page of its prefix."""
+    if has_bytes(rank, prefix, page):
+        return
+    if any(has_bytes(rank, theirs, page) for theirs in of_others(rank, prefix)):
+        yield f"P19 the {tier} page of {list(prefix)} holds what was computed for somebody else"
+    else:
+        yield f"P6 the {tier} page of {list(prefix)} holds other bytes"
+
+
+def of_others(rank: RankModel, prefix: Sequence[object]) -> Iterator[Sequence[object]]:
+    """The same prefix, as others have it: adapters, tenants, and whoever shares the store."""
+    tokens = [token for token in prefix if isinstance(token, int)]
+    for owner in (None, *rank.extras, *rank.strangers.names):
+        yield written_as(tokens, owner)(len(tokens))
 
 
 def pages_of(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
@@ -164,8 +174,8 @@ def pages_of(ids: Sequence[int], page: int) -> tuple[int, ...] | None:
     return pages if len(ids) == len(pages) * page else None
 
 
-def _has_bytes(rank: Rank, prefix: Sequence[object], slot: int) -> bool:
-    page = rank.host_page(slot)
+def has_bytes(rank: RankModel, prefix: Sequence[object], page: torch.Tensor) -> bool:
+    """Does a page, as host pools hold it, have the bytes of the last page of a prefix?"""
     return torch.equal(page, content(prefix, rank.number, page))
 
 
@@ -180,15 +190,13 @@ def extra_of(node: NodeSeen) -> str | None:
     return extra or getattr(node.raw.key, "cache_salt", None)
 
 
-def wrong_device_pages(rank: RankModel, written: Written, slots: Sequence[int], known: int = 0) -> tuple[str, ...]:
-    """Those of the device pages in these slots, of a prompt without its first `known`, that hold other bytes."""
-    wrong = []
+def wrong_device_pages(rank: RankModel, written: Written, slots: Sequence[int], known: int = 0) -> Iterator[str]:
+    """Those of the device pages in these slots, of a prompt without its first `known`, that hold other bytes: one line
+    each, with the property first."""
     for place in range(known, known + len(slots) // rank.page):
         start = (place - known) * rank.page
         page = _device_page(rank, torch.tensor(slots[start : start + rank.page]))
-        if not torch.equal(page, content(written(place + 1), rank.number, page)):
-            wrong.append(f"the device page of {list(written(place + 1))} holds other bytes")
-    return tuple(wrong)
+        yield from _other_bytes(rank, "device", page, written(place + 1))
 
 
 def write_device_page(rank: RankModel, prefix: Sequence[object], slots: torch.Tensor) -> None:

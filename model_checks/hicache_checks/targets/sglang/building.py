@@ -212,6 +212,12 @@ def can_attach(kind: str) -> bool:
     return attach is not None and bool(attach.__code__.co_names)
 
 
+def can_clear(kind: str) -> bool:
+    """Can the user have the store cleared?"""
+    file, name = TREES[kind]
+    return hasattr(getattr(needed(file), name), "clear_storage_backend")
+
+
 @dataclasses.dataclass
 class Parts:
     """What a rank is made of. `kind`: see TREES; `requests`: the pool of requests, where these have states."""

@@ -29,7 +29,8 @@ class EvictsTooLittle(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Prefilled:
-    """What became of a prompt that a model computed: `wrong` pages had other bytes when they were loaded."""
+    """What became of a prompt that a model computed: `wrong` pages had other bytes when loaded, one line each,
+    with the property first."""
 
     wrong: tuple[str, ...] = ()
 
@@ -128,7 +129,7 @@ class RankModel(RankStorage):
         found = self._path(request)[: self._depth(request)]
         values = [slot for node in found for slot in node.device or ()]
         written = audit.written_as(tokens, extra)
-        wrong = audit.wrong_device_pages(self, written, values)
+        wrong = tuple(audit.wrong_device_pages(self, written, values))
         if found:
             wrong += tuple(self.states.wrong(found[-1], written(len(values) // self.page)))
         receipt = self.cache.inc_lock_ref(request.last_node)

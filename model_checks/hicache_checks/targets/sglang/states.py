@@ -48,7 +48,8 @@ class NoStates:
         """The model's answer for a prefix."""
 
     def wrong(self, node: NodeSeen, prefix: Prefix) -> Iterator[str]:
-        """Does the device hold another state after this node than that of the prefix?"""
+        """Does the device hold another state after this node than that of the prefix? One line each, with the
+        property first."""
         yield from ()
 
     def bytes_of(self, prefix: Prefix) -> torch.Tensor | None:
@@ -111,7 +112,7 @@ class States(NoStates):
         """See NoStates."""
         for slot in node.device_states or ():
             if not self._holds(self._on_device(slot), prefix):
-                yield f"the device's state after {list(prefix)} has other bytes"
+                yield f"P6 the device's state after {list(prefix)} has other bytes"
 
     def bytes_of(self, prefix: Prefix) -> torch.Tensor:
         """See NoStates."""
@@ -160,8 +161,7 @@ class States(NoStates):
         prefix = audit.written_as(pages, audit.extra_of(node))(len(pages))
         if node.state_refs:
             yield f"P14 {node.state_refs} hold on to the state after {list(prefix)} at rest"
-        for line in self.wrong(node, prefix):
-            yield f"P6 {line}"
+        yield from self.wrong(node, prefix)
         for slot in node.host_states or ():
             if not self._holds(self._on_host(slot), prefix):
                 yield f"P6 the host's state after {list(prefix)} has other bytes"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
-from hicache_checks.targets.sglang.audit import extra_of, pages_of
+from hicache_checks.targets.sglang.audit import extra_of, of_others, pages_of
 
 if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
@@ -33,11 +33,8 @@ def problems(rank: Rank) -> Iterator[str]:
     """What it holds of prompts that were asked for, and of what is written through to it."""
     for prompt in rank.prompts:
         for place, name in enumerate(rank.keys(prompt)):
-            page = None if name in rank.shelf.damaged else rank.shelf.pages.get(name)
-            if page is not None and not torch.equal(page, rank.flat(prompt[: place + 1])):
-                yield f"P30 the store does not hold the bytes of {list(prompt[: place + 1])}"
             if name not in rank.shelf.damaged:
-                yield from rank.states.stored_problems(name, prompt[: place + 1])
+                yield from _stored(rank, name, prompt[: place + 1])
     yield from rank.strangers.problems()
     if rank.shelf.written_again and not rank.config.get("store_pages_max"):
         yield f"P19 {len(rank.shelf.written_again)} pages that the store had were not found, and written once more"
@@ -52,6 +49,16 @@ def problems(rank: Rank) -> Iterator[str]:
     if RETRIED not in rank.audits and (rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER)):
         return
     yield from _refused(rank) if rank.config.get("store_pages_max") else _unstored(rank)
+
+
+def _stored(rank: Rank, name: str, prefix: Sequence[int]) -> Iterator[str]:
+    page = rank.shelf.pages.get(name)
+    if page is not None and not torch.equal(page, rank.flat(prefix)):
+        if any(torch.equal(page, rank.flat(theirs)) for theirs in of_others(rank, prefix)):
+            yield f"P19 the page of {list(prefix)} in the store is somebody else's"
+        else:
+            yield f"P30 the store does not hold the bytes of {list(prefix)}"
+    yield from rank.states.stored_problems(name, prefix)
 
 
 def _read_in_vain(rank: Rank) -> Iterator[str]:

@@ -60,7 +60,7 @@ class Strangers:
         for stranger in self._all:
             gone = sum(not stranger.store.exists(key) for key in stranger.keys)
             if gone:
-                yield f"P19 {gone} pages that {stranger.name} had stored are gone"
+                yield f"P19 {gone} pages that '{stranger.name}' had stored are gone"
 
 
 def known(changes: Mapping[str, Any]) -> Mapping[str, Any]:
