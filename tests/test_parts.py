@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_comparison import findings
+from engine_comparison import findings, without_sizes
 from hicache_checks.engine.counterexample import tell
 from hicache_checks.engine.engines import EngineOptions
 from hicache_checks.engine.engines import explore as compiled
@@ -16,10 +16,10 @@ from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIG
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS, LivenessMutant
 from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant
-from hicache_spec import BoundSpec
+from hicache_spec import BoundSpec, SpecError
 from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
 from hicache_spec.parts.copying import COPY_SOLO
-from hicache_spec.parts.storing import STORE_FORGETS
+from hicache_spec.parts.storing import STORE_FORGETS, STORE_REPLICATED, STORE_SOLO
 from part_tables import beneath, own
 
 # of each set: configuration: distinct states, transitions, depth
@@ -34,15 +34,20 @@ SIZES = {
         "copy_fetch": (9_152, 54_594, 25),
         "copy_fetch_churn": (18_935, 123_198, 32),
         "copy_fetch_back": (5_489, 43_216, 22),
+        "copy_fetch_ranks": (191_804, 1_407_449, 35),
+        "copy_fetch_pair": (31_316, 195_961, 30),
     },
     "copying+storing": {
         "store_solo": (18_818, 152_095, 30),
         "store_long": (6_932, 64_461, 28),
+        "store_pressure": (43_192, 436_542, 31),
         "store_replicated": (1_779, 13_195, 22),
         "store_forgets": (769, 5_403, 17),
         "store_back": (19_009, 153_486, 31),
         "store_fetch": (89_564, 680_079, 42),
         "store_fetch_churn": (35_768, 267_012, 38),
+        "store_fetch_pair": (133_067, 973_711, 39),
+        "store_fetch_back": (6_511, 41_952, 31),
     },
 }
 SMALLEST = {"copying": COPY_SOLO, "copying+storing": STORE_FORGETS}
@@ -96,6 +101,17 @@ def test_a_set_of_configurations_reaches_every_outcome_of_its_part(name: str) ->
 def test_the_engines_agree_on_the_smallest_configuration(name: str, options: EngineOptions) -> None:
     spec = BoundSpec(design_named(design_of(name)), SMALLEST[name])
     assert findings(compiled(spec, options)) == findings(explore(spec, stop=False))
+
+
+@pytest.mark.heavy
+def test_ranks_are_interchangeable_where_each_has_its_own_shard() -> None:
+    symmetric = EngineOptions(engine="array", symmetry=True)
+    design = design_named(design_of("copying+storing"))
+    full, reduced = (compiled(BoundSpec(design, STORE_SOLO), o) for o in (EngineOptions(engine="array"), symmetric))
+    assert without_sizes(reduced) == without_sizes(full)
+    assert full.states / 2 < reduced.states < full.states
+    with pytest.raises(SpecError, match="not enabled alike under the declared symmetry rank"):
+        compiled(BoundSpec(design, STORE_REPLICATED), symmetric)
 
 
 @pytest.mark.heavy

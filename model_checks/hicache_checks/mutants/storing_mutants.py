@@ -10,9 +10,9 @@ from hicache_checks.mutants.spec_mutants import SpecMutant
 from hicache_spec.parts.storing import STORE_BACK, STORE_FETCH, STORE_REPLICATED, STORE_SOLO
 
 STORE_ALONE = replace(STORE_SOLO, name="store_alone", ranks=1)
-STORE_PRESSURE = replace(
+STORE_THREE = replace(
     STORE_ALONE,
-    name="store_pressure",
+    name="store_three",
     chain_pages=1,
     threshold_pages=2,
     resident_pages=(0, 1, 0),
@@ -100,14 +100,14 @@ STORING_MUTANTS = (
     SpecMutant(
         "sched_evicts_what_is_stored",
         {"evict": faulty.evict_what_is_stored},
-        STORE_PRESSURE,
+        STORE_THREE,
         "inv_stored_pages_stay_on_the_host",
         5,
     ),
     SpecMutant(
         "sched_forgets_and_knows",
         {"forget_from": faulty.forget_and_know},
-        STORE_PRESSURE,
+        STORE_THREE,
         "inv_known_stored_is_on_the_host",
         6,
     ),

@@ -84,7 +84,12 @@ COPY_FETCH_BACK = replace(
     write_policy=WRITE_BACK,
 )
 
+COPY_FETCH_RANKS = replace(COPY_FETCH, name="copy_fetch_ranks", ranks=2, stops=True)
+COPY_FETCH_PAIR = replace(
+    COPY_FETCH, name="copy_fetch_pair", requests=2, host_pages=2, resident_pages=(0,), stored_pages=(2,)
+)
+
 COPYING_BOUNDS = (
     *(COPY_SOLO, COPY_PRESSURE, COPY_TIGHT, COPY_SELECTIVE, COPY_BACK, COPY_BACK_LONG),
-    *(COPY_FETCH, COPY_FETCH_CHURN, COPY_FETCH_BACK),
+    *(COPY_FETCH, COPY_FETCH_CHURN, COPY_FETCH_BACK, COPY_FETCH_RANKS, COPY_FETCH_PAIR),
 )

@@ -177,7 +177,8 @@ def sometimes_a_fetched_page_is_being_copied(s: State, t: State) -> bool:
     """§10.8 A fetched page is freed, because the device's own is on its way to the host."""
     return any(
         newly(s, t, op, FETCHED)
-        and any(s.base[op] == p and s.host[s.chain[op]][p] == ARRIVING and s.counted[0][op] > 0 for p in POSITIONS)
+        and all(s.counted[r][op] > 0 for r in RANKS)
+        and any(s.base[op] == p and s.host[s.chain[op]][p] == ARRIVING for p in POSITIONS)
         for op in OPS
     )
 

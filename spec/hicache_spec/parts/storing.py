@@ -31,6 +31,18 @@ STORE_SOLO = replace(
     COPY_SOLO, name="store_solo", chain_pages=2, threshold_pages=3, host_pages=2, device_pages=2, put_fails=True
 )
 STORE_LONG = replace(COPY_SOLO, name="store_long", ranks=1, put_fails=True)
+STORE_PRESSURE = replace(
+    STORE_SOLO,
+    name="store_pressure",
+    ranks=1,
+    host_pages=3,
+    device_pages=3,
+    load_quota=2,
+    resident_pages=(0, 1),
+    stored_pages=(0, 0),
+)
+"""Two chains, and fewer host pages than their four: what is being stored keeps its pages from others."""
+
 STORE_REPLICATED = replace(STORE_SOLO, name="store_replicated", replicated=True)
 STORE_FORGETS = replace(STORE_SOLO, name="store_forgets", ranks=1, forgets=True)
 STORE_BACK = replace(STORE_SOLO, name="store_back", write_policy=WRITE_BACK)
@@ -50,7 +62,10 @@ STORE_FETCH = Bounds(
 
 STORE_FETCH_CHURN = replace(STORE_FETCH, name="store_fetch_churn", ranks=1, put_fails=True, forgets=True, churn=True)
 
+STORE_FETCH_PAIR = replace(STORE_FETCH, name="store_fetch_pair", requests=2, ranks=1)
+STORE_FETCH_BACK = replace(STORE_FETCH, name="store_fetch_back", ranks=1, write_policy=WRITE_BACK)
+
 STORING_BOUNDS = (
-    *(STORE_SOLO, STORE_LONG, STORE_REPLICATED, STORE_FORGETS, STORE_BACK),
-    *(STORE_FETCH, STORE_FETCH_CHURN),
+    *(STORE_SOLO, STORE_LONG, STORE_PRESSURE, STORE_REPLICATED, STORE_FORGETS, STORE_BACK),
+    *(STORE_FETCH, STORE_FETCH_CHURN, STORE_FETCH_PAIR, STORE_FETCH_BACK),
 )
