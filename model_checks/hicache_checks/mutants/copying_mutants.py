@@ -29,6 +29,13 @@ COPYING_MUTANTS = (
         3,
     ),
     SpecMutant(
+        "sched_takes_a_copy_now_and_then",
+        {"sched_take_copy": faulty.take_a_copy_now_and_then},
+        COPY_ALONE,
+        "deadlock",
+        2,
+    ),
+    SpecMutant(
         "sched_finishes_the_lower_half",
         {"finish_copy": faulty.finish_the_lower_half},
         COPY_ALONE,
