@@ -12,6 +12,7 @@ from ..language import Design, Part, Rule, SpecError
 from . import control
 from .copying import COPYING, COPYING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
+from .resetting import RESETTING, RESETTING_BOUNDS
 from .storing import STORING, STORING_BOUNDS
 
 PARTS: dict[str, Part] = {
@@ -20,6 +21,7 @@ PARTS: dict[str, Part] = {
         COPYING,
         STORING,
         control.CONTROL,
+        RESETTING,
     ]
 }
 
@@ -30,6 +32,7 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     COPYING.name: COPYING_BOUNDS,
     f"{COPYING.name}+{STORING.name}": STORING_BOUNDS,
     control.CONTROL.name: control.BOUNDS,
+    f"{COPYING.name}+{control.CONTROL.name}+{RESETTING.name}": RESETTING_BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""

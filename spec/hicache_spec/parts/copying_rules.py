@@ -40,9 +40,15 @@ def sched_write_through_on_device(s: State, chain: int) -> None:
 @action(chain=CHAINS, depth=DEPTHS)
 def sched_run(s: State, chain: int, depth: int) -> None:
     """§10.2 A request runs on the first pages of a chain: what the device lacks is computed there."""
+    require(is_serving(s), "requests run")
     require(depth > 0, "a request has a page")
     require(depth - s.on_device[chain] <= s.device_free, "the device has a page for each that it lacks")
     run(s, chain, depth)
+
+
+def is_serving(s: State) -> bool:
+    """The schedulers let requests run, and make room for them: always, unless something else says when not."""
+    return True
 
 
 def run(s: State, chain: int, depth: int) -> None:
@@ -148,6 +154,7 @@ def sched_split(s: State, chain: int, depth: int) -> None:
 @action(chain=CHAINS)
 def sched_evict_device(s: State, chain: int) -> None:
     """§10.4 The last device page of a chain leaves the device: it stays on the host, or leaves the tree."""
+    require(is_serving(s), "requests run")
     require(s.on_device[chain] > 0, "the chain has a device page")
     require(not is_last_locked(s, chain), "nobody copies it")
     require(
@@ -166,6 +173,7 @@ def sched_write_back(s: State, chain: int) -> None:
 
     Why not at once: the copy reads the device pages. The releases wait for it; here the scheduler goes on.
     """
+    require(is_serving(s), "requests run")
     require(WRITE_POLICY_NOW == WRITE_BACK, "what is evicted is written back")
     require(s.on_device[chain] > 0, "the chain has a device page")
     require(not is_last_locked(s, chain), "nobody copies it")
@@ -197,6 +205,7 @@ def is_given_up(s: State, chain: int) -> bool:
 @action(chain=CHAINS, depth=DEPTHS)
 def sched_load_back(s: State, chain: int, depth: int) -> None:
     """§10.5 The host pages down to this depth are loaded back for a request: all of them, or none."""
+    require(is_serving(s), "requests run")
     require(s.on_device[chain] < depth <= s.resident[chain], "the host alone has some of these pages")
     require(is_within_quota(s, depth - s.on_device[chain]), "the quota of the request covers them")
     require(depth - s.on_device[chain] <= s.device_free, "the device has a page for each of them")
