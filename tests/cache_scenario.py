@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hicache_impl.adapter import Reference
@@ -27,16 +29,19 @@ class Scenario:
         cache_class: type[HiCache] = HiCache,
         controller_class: type[Controller] = Controller,
         timeout_s: float = 60,
+        telemetry: Any = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
         **config: Any,
     ) -> None:
         self.runtime = GatedRuntime()
         self.reference = Reference(
-            {**SIZES, **config},
+            {**SIZES, **settings, **config},
             storage,
             self.runtime,
             cache_class=cache_class,
             controller_class=controller_class,
             timeout_s=timeout_s,
+            telemetry=telemetry,
         )
 
     @property

@@ -115,6 +115,31 @@ def a_rank_reduces_an_empty_tensor_alone(m: Modules, rank: int) -> str:
     return "away" if rank else how_long(m, lambda: dist.all_reduce(torch.zeros(0), group=into))
 
 
+@same(["waits", "late", "away"])
+def a_message_is_taken_late(m: Modules, rank: int) -> str:
+    into = group()
+    if rank == 0:
+        return how_long(m, lambda: dist.send(torch.ones(1), 1, group=into))
+    if rank == 1:
+        m.time.sleep(LATE_S)
+        dist.recv(torch.zeros(1), 0, group=into)
+    return "late" if rank == 1 else "away"
+
+
+@same([[False, True], [], []])
+def a_message_is_taken_and_nobody_has_waited_for_that(m: Modules, rank: int) -> list[bool]:
+    into = group()
+    if rank == 0:
+        sent: Any = dist.isend(torch.ones(1), 1, group=into)
+        m.time.sleep(SOON_S)
+        seen = [sent.is_completed()]
+        sent.wait()
+        return [*seen, sent.is_completed()]
+    if rank == 1:
+        dist.recv(torch.zeros(1), 0, group=into)
+    return []
+
+
 # --- who meets whom
 
 

@@ -1,113 +1,133 @@
-"""The tables of SPEC.md that speak of a part: what a joined design has and the one beneath it has not."""
+"""The tables of SPEC.md on a part of the system: what it adds to the canonical design, as the code says it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Iterator, Mapping, Sequence
 
-from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
-from hicache_checks.rule_effects import written
+import spec_tables
+from hicache_checks.rule_effects import Function, emitted, written
 from hicache_checks.spec_diff import named
 from hicache_spec import Bounds
-from hicache_spec.bounds import WRITE_POLICY
-from hicache_spec.language import Rule
-from hicache_spec.parts import design_named
-from spec_tables import NOTHING, Table, code, listed, p_numbers, reached, sentence, setting, values
-
-SWITCHES = ("aborts", "churn", "replicated", "put_fails", "forgets")
-"""What may happen in a configuration of a part."""
+from hicache_spec.events import EVENTS
+from hicache_spec.language import EventKind, Field, Part, Rule
+from hicache_spec.rule_source import helper_called, source
+from spec_tables import CANONICAL, NOTHING, Table, code, codes, listed, p_numbers, sentence
 
 
-def beneath(design: str) -> str:
-    """The design to which the last part of this one is joined."""
-    return design.rpartition("+")[0]
+def own_rules(part: Part, *kinds: str) -> list[Rule]:
+    """The rules of these kinds that a part brings or restates, in the order of the text."""
+    known = {r.function for r in CANONICAL.rules()}
+    return [r for r in CANONICAL.joined(part).rules() if r.kind in kinds and r.function not in known]
 
 
-def own_rules(design: str, *kinds: str) -> list[Rule]:
-    """The rules of these kinds that a joined design has and the one beneath it has not, or not in these words."""
-    known = {r.function for r in design_named(beneath(design)).rules()}
-    return [r for kind in kinds for r in design_named(design).rules() if r.kind == kind and r.function not in known]
+def own_variables(part: Part) -> dict[str, Field]:
+    """The state variables that a part brings."""
+    return {n: f for n, f in CANONICAL.joined(part).fields().items() if n not in CANONICAL.fields()}
 
 
-def own(design: str, *kinds: str) -> set[str]:
-    """Their names."""
-    return {r.name for r in own_rules(design, *kinds)}
+def actions_of(part: Part) -> list[Rule]:
+    """The actions of the canonical design with the part, those that the part leaves as they are too."""
+    return [r for r in CANONICAL.joined(part).rules() if r.kind == "action"]
 
 
-def part_variables(design: str) -> Table:
-    """The state variables that the part brings, and the actors whose actions write them."""
-    known = design_named(beneath(design)).fields()
+def reached(function: Function, part: Part, seen: set[Function]) -> Iterator[Function]:
+    """A rule and the helper functions that it reaches where the part is joined, each once."""
+    seen.add(function)
+    yield function
+    for node in ast.walk(source(function)):
+        helper = helper_called(function, CANONICAL.joined(part), node)
+        if helper is not None and helper not in seen and helper.__name__ not in spec_tables.NOT_A_STEP:
+            yield from reached(helper, part, seen)
+
+
+def variables(part: Part) -> Table:
+    """The state variables of a part, and the actors whose actions write them."""
     writers: dict[str, list[str]] = {}
-    for rule in design_named(design).rules():
-        for function in reached(rule.function, set()) if rule.kind == "action" else ():
-            for name in written(function):
-                writers.setdefault(name, [])
-                if rule.actor not in writers[name]:
-                    writers[name].append(rule.actor)
+    for rule in actions_of(part):
+        for name in sorted({n for f in reached(rule.function, part, set()) for n in written(f)}):
+            if rule.actor not in writers.setdefault(name, []):
+                writers[name].append(rule.actor)
     return Table(
         ("variable", "one for each", "values", "written by"),
         tuple(
-            (code(n), ", ".join(map(named, f.dims)) or "server", values(f.type), listed(tuple(writers.get(n, ()))))
-            for n, f in design_named(design).fields().items()
-            if n not in known
+            (
+                code(name),
+                ", ".join(map(named, f.dims)) or "server",
+                spec_tables.values(f.type),
+                listed(tuple(writers.get(name, ()))),
+            )
+            for name, f in own_variables(part).items()
         ),
     )
 
 
-def part_actions(design: str) -> Table:
-    """The actions that the part brings or restates."""
+def actions(part: Part) -> Table:
+    """The actions of a part."""
     return Table(
-        ("action", "section", "actor", "for each", "what", "fairness"),
+        ("action", "actor", "for each", "what", "fairness"),
         tuple(
-            (code(r.name), f"§{r.section}", r.actor, ", ".join(r.params) or NOTHING, sentence(r), r.fairness or "none")
-            for r in own_rules(design, "action")
+            (code(r.name), r.actor, ", ".join(r.params) or NOTHING, sentence(r), r.fairness or "none")
+            for r in own_rules(part, "action")
         ),
     )
 
 
-def part_properties(design: str, caught_alone: Mapping[str, str]) -> Table:
-    """The properties that the part brings or restates, each with the first faulty rule that it catches."""
-    first = {m.caught_by: m.name for m in STARVING_PARTS[design]} | dict(caught_alone)
-    first |= {m.caught_by: m.name for m in reversed(PART_MUTANTS[design])}
+def replaced(part: Part) -> Table:
+    """What a part replaces of the canonical text, and by what."""
+    return Table(
+        ("what it replaces", "by"),
+        tuple((code(name), code(function.__name__)) for name, function in part.replaces.items()),
+    )
+
+
+def events(part: Part) -> Table:
+    """The events of a part, and the actions that emit them."""
+    kinds = [v for m in part.modules for v in vars(m).values() if isinstance(v, EventKind)]
+    own = {kind.name: kind for kind in kinds if kind.name not in EVENTS}
+    return Table(
+        ("event", "arguments", "emitted by"),
+        tuple(
+            (code(name), ", ".join(kind.fields) or NOTHING, codes(_emitters(part, name))) for name, kind in own.items()
+        ),
+    )
+
+
+def _emitters(part: Part, event: str) -> Iterator[str]:
+    for rule in actions_of(part):
+        if any(event in emitted(function) for function in reached(rule.function, part, set())):
+            yield rule.name
+
+
+def properties(part: Part, kind: str, first: Mapping[str, str]) -> Table:
+    """The properties of a kind that a part brings or restates, each with the first faulty rule that it catches."""
     return Table(
         ("property", "section", "P", "what holds", "a fault that it catches"),
         tuple(
             (code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r), code(first[r.name]))
-            for r in own_rules(design, "invariant", "step", "live")
+            for r in own_rules(part, kind)
         ),
     )
 
 
-def part_outcomes(design: str) -> Table:
-    """The outcomes that the part brings."""
-    return Table(
-        ("outcome", "what happens"), tuple((code(r.name), sentence(r)) for r in own_rules(design, "sometimes"))
-    )
+def outcomes(part: Part) -> Table:
+    """The outcomes of a part."""
+    return Table(("outcome", "what happens"), tuple((code(r.name), sentence(r)) for r in own_rules(part, "sometimes")))
 
 
-def part_configurations(bounds: tuple[Bounds, ...], sizes: Mapping[str, tuple[int, int, int]]) -> Table:
-    """The configurations of a part, and their pinned sizes."""
-    columns = ("requests x attempts", "ranks", "host pages", "chains", "threshold", "limit", "policy", "may happen")
-    shown = ("ranks", "host pages", "chains")
+def configurations(
+    bounds: Sequence[Bounds], switches: Sequence[str], counts: Mapping[str, tuple[int, int, int]]
+) -> Table:
+    """The configurations of a part and their pinned sizes; `switches`: the fields of the bounds that may be on."""
     return Table(
         (
-            "configuration",
-            *shown,
-            "device pages",
-            "quota",
-            "write policy",
-            "may happen",
-            "states",
-            "transitions",
-            "depth",
+            *("configuration", "requests x attempts", "ranks", "host pages", "chains", "may happen"),
+            *("states", "transitions", "depth"),
         ),
-        tuple(
-            (
-                code(b.name),
-                *(cell for name, cell in zip(columns, setting(b), strict=True) if name in shown),
-                *(str(b.device_pages), str(b.load_quota), WRITE_POLICY.members[b.write_policy]),
-                listed([name for name in SWITCHES if getattr(b, name)]),
-                *(f"{n:,}" for n in sizes[b.name]),
-            )
-            for b in bounds
-        ),
+        tuple((code(b.name), *_setting(b, switches), *(f"{n:,}" for n in counts[b.name])) for b in bounds),
     )
+
+
+def _setting(b: Bounds, switches: Sequence[str]) -> tuple[str, ...]:
+    sizes = spec_tables.setting(b)
+    return (*sizes[:4], ", ".join(name for name in switches if getattr(b, name)))

@@ -53,6 +53,23 @@ def recorded(ranks: int = 2) -> list[list[Event]]:
     return [list(checked(log.take_since(0))) for log in reference.logs()]
 
 
+def recorded_clamp(ranks: int = 2) -> list[list[Event]]:
+    """Two prefixes are fetched, and there is one state: the second hit is clamped to nothing."""
+    config = config_of(ranks)
+    state = {"name": "state", "kind": "state", "host_slots": 1, "device_slots": 1}
+    scenario = Scenario(ranks=ranks, host_pages=config.host_pages, threshold_pages=1, tree="hi_mamba", pools=[state])
+    scenario.runtime.hold("io.take")
+    scenario.submit("first", tokens(1, 2))
+    scenario.submit("second", tokens(2, 2))
+    scenario.turn()
+    scenario.runtime.release_all()
+    scenario.turn()
+    assert scenario.poll("first")[:2] == (True, "fetched")
+    scenario.reference.quiesce()
+    scenario.reference.close()
+    return [list(checked(log.take_since(0))) for log in scenario.reference.logs()]
+
+
 @dataclass(frozen=True)
 class Kept:
     """Events that look like a rank's log."""

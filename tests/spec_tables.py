@@ -25,8 +25,8 @@ from hicache_spec.parts import PART_BOUNDS, design_named, design_of
 CANONICAL = DECIDE_AT_DRAIN
 SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
 P_NUMBERS = tuple(f"P{n}" for n in range(1, 33))
+JUDGING = ("invariant", "step", "live")
 NOTHING = "none"
-JUDGES = ("invariant", "step", "live")
 
 # Variables of ended operations are reset: an abstraction (§1.2), so it makes nobody a writer.
 NOT_A_STEP = {"retire"}
@@ -302,10 +302,12 @@ def counterexample() -> Table:
 
 def implemented() -> Table:
     """§9: for each P-number, the properties whose docstrings name it: the canonical ones, then those of the parts."""
-    canonical = {r.name: r for kind in JUDGES for r in rules(kind)}
-    of_parts = [r for name in PART_BOUNDS for r in design_named(design_of(name)).rules()]
-    joined = [r for kind in JUDGES for r in of_parts if r.kind == kind]
-    judged = [*canonical.values(), *{r.name: r for r in joined if r.name not in canonical}.values()]
+    judged = [r for kind in JUDGING for r in rules(kind)]
+    known = {r.name for r in judged}
+    for design in map(design_named, map(design_of, PART_BOUNDS)):
+        new = [r for kind in JUDGING for r in design.rules() if r.kind == kind and r.name not in known]
+        judged += new
+        known |= {r.name for r in new}
     return Table(
         ("P", "held here by"),
         tuple((p, listed(tuple(code(r.name) for r in judged if p in p_numbers(r)))) for p in P_NUMBERS),

@@ -10,12 +10,13 @@ import pytest
 
 from hicache_impl.mutants import CONTROL, MUTANTS, ImplMutant
 from mutant_case import play
+from mutant_scenarios_copies import COPIES
 from mutant_scenarios_founding import FOUNDING
 from mutant_scenarios_scheduler import SCHEDULER
 from mutant_scenarios_tiers import TIERS
 from mutant_scenarios_workers import WORKERS
 
-CASES = {**WORKERS, **SCHEDULER, **TIERS, **FOUNDING}
+CASES = {**WORKERS, **SCHEDULER, **TIERS, **FOUNDING, **COPIES}
 ALL = (*MUTANTS, *CONTROL)
 
 
@@ -34,8 +35,8 @@ def test_the_mutant_is_caught(mutant: ImplMutant) -> None:
 
 def test_every_mutant_has_its_scenario() -> None:
     assert sorted(m.name for m in ALL) == sorted(CASES)
-    assert len(CASES) == len(WORKERS) + len(SCHEDULER) + len(TIERS) + len(FOUNDING)
-    assert {m.name.split("_")[0] for m in ALL} == {"sched", "query", "io", "backup", "store"}
+    assert len(CASES) == len(WORKERS) + len(SCHEDULER) + len(TIERS) + len(FOUNDING) + len(COPIES)
+    assert {m.name.split("_")[0] for m in ALL} == {"sched", "query", "io", "backup", "copy", "store"}
     for mutant in ALL:
         assert mutant.summary.startswith("P"), "the property that it breaks, first"
         assert "\n" not in mutant.summary

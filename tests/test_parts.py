@@ -19,9 +19,8 @@ from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant
 from hicache_spec import BoundSpec, SpecError
 from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
 from hicache_spec.parts.copying import COPY_SOLO
-from hicache_spec.parts.resetting import RESET_SOLO
 from hicache_spec.parts.storing import STORE_FORGETS, STORE_REPLICATED, STORE_SOLO
-from part_tables import beneath, own
+from joined_tables import beneath, own
 
 # of each set: configuration: distinct states, transitions, depth
 SIZES = {
@@ -50,13 +49,8 @@ SIZES = {
         "store_fetch_pair": (133_067, 973_711, 39),
         "store_fetch_back": (6_511, 41_952, 31),
     },
-    "copying+control+resetting": {
-        "reset_solo": (835, 1_922, 19),
-        "reset_ranks": (682, 2_643, 21),
-        "reset_pages": (6_757, 23_661, 25),
-    },
 }
-SMALLEST = {"copying": COPY_SOLO, "copying+storing": STORE_FORGETS, "copying+control+resetting": RESET_SOLO}
+SMALLEST = {"copying": COPY_SOLO, "copying+storing": STORE_FORGETS}
 CAUGHT_ALONE: dict[str, dict[str, str]] = {design: {} for design in PART_MUTANTS}
 """Properties that are never the first to break, each with a mutant that it catches by itself."""
 STATES_MAX = 300_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,34 @@ def test_what_a_scheduler_does_by_itself_is_shown(name: str, affected: str, repa
     played = ran(lambda screen: run(ScenarioOptions(name, schedules=5), screen))
     assert [(s["target"], s["shown"]) for s in played.keys["scenarios"]] == [(affected, True), (repaired, False)]
     assert played.keys["scenarios"][1]["others"] == {}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("name", "affected", "repaired"),
+    [
+        ("B17-contexts-do-not-agree", "sglang==0.5.10", "sglang==0.5.11"),
+        ("B24-groups-are-made-apart", "sglang==0.5.6", "sglang==0.5.7"),
+        ("W06-stages-end-a-copy-each-by-itself", "sglang==0.5.12", "sglang==0.5.13"),
+    ],
+)
+def test_what_ranks_of_a_grid_do_is_shown(name: str, affected: str, repaired: str) -> None:
+    assert shown_on(name, affected, repaired) == [(affected, True, {}), (repaired, False, {})]
+
+
+@pytest.mark.heavy
+def test_a_release_without_contexts_says_so() -> None:
+    have("sglang==0.5.8")
+    played = ran(lambda screen: run(ScenarioOptions("B17-contexts-do-not-agree", "sglang==0.5.8", 1), screen))
+    assert "this release has no ranks that share a context" in played.text
+    assert played.keys["scenarios"][0]["shown"] is False
+
+
+def shown_on(name: str, *targets: str) -> list[tuple[str, bool, dict[str, int]]]:
+    """Which of these targets show a scenario, in a few schedules, and what else they do."""
+    played = []
+    for target in targets:
+        have(target)
+        options = ScenarioOptions(name, target, 5)
+        played.append(ran(partial(run, options)).keys["scenarios"][0])
+    return [(one["target"], one["shown"], one["others"]) for one in played]

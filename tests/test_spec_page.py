@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-import part_tables
+import joined_tables
 import spec_tables
+from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
+from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
 from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
+from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
-from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PART_BOUNDS, design_named, design_of
+from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PART_BOUNDS, PARTS, design_named, design_of
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
 from test_parts import CAUGHT_ALONE as CAUGHT_ALONE_OF_PARTS
@@ -31,7 +34,7 @@ NAMES = r"\b(?:sched|query|io|backup|env|inv|step|live|sometimes)_\w+"
 
 COPYING = "decide_at_drain+copying"
 STORING = "decide_at_drain+copying+storing"
-RESETTING = "decide_at_drain+copying+control+resetting"
+STORING_BOUNDS = PART_BOUNDS["copying+storing"]
 
 
 def order_of(section: str) -> tuple[tuple[int, str], ...]:
@@ -114,20 +117,20 @@ def assert_stands(section: str, expected: Table) -> None:
         ("8.11", lambda: own_outcomes("attempts")),
         ("8.12", lambda: spec_tables.findings("attempts_by_handle")),
         ("9", spec_tables.implemented),
-        ("10.1", lambda: part_tables.part_variables(COPYING)),
-        ("10.2", lambda: part_tables.part_actions(COPYING)),
-        ("10.7", lambda: part_tables.part_properties(COPYING, CAUGHT_ALONE_OF_PARTS[COPYING])),
-        ("10.8", lambda: part_tables.part_outcomes(COPYING)),
-        ("10.8", lambda: part_tables.part_configurations(PART_BOUNDS["copying"], SIZES_OF_PARTS["copying"])),
-        ("10.11", lambda: part_tables.part_properties(RESETTING, CAUGHT_ALONE_OF_PARTS[RESETTING])),
-        ("10.11", lambda: part_tables.part_outcomes(RESETTING)),
-        ("11.1", lambda: part_tables.part_variables(STORING)),
-        ("11.2", lambda: part_tables.part_actions(STORING)),
-        ("11.6", lambda: part_tables.part_properties(STORING, CAUGHT_ALONE_OF_PARTS[STORING])),
-        ("11.7", lambda: part_tables.part_outcomes(STORING)),
+        ("10.1", lambda: joined_tables.part_variables(COPYING)),
+        ("10.2", lambda: joined_tables.part_actions(COPYING)),
+        ("10.7", lambda: joined_tables.part_properties(COPYING, CAUGHT_ALONE_OF_PARTS[COPYING])),
+        ("10.8", lambda: joined_tables.part_outcomes(COPYING)),
+        ("10.8", lambda: joined_tables.part_configurations(PART_BOUNDS["copying"], SIZES_OF_PARTS["copying"])),
+        ("11.1", lambda: joined_tables.part_variables(STORING)),
+        ("11.2", lambda: joined_tables.part_actions(STORING)),
+        ("11.6", lambda: joined_tables.part_properties(STORING, CAUGHT_ALONE_OF_PARTS[STORING])),
+        ("11.7", lambda: joined_tables.part_outcomes(STORING)),
         (
             "11.7",
-            lambda: part_tables.part_configurations(PART_BOUNDS["copying+storing"], SIZES_OF_PARTS["copying+storing"]),
+            lambda: joined_tables.part_configurations(
+                PART_BOUNDS["copying+storing"], SIZES_OF_PARTS["copying+storing"]
+            ),
         ),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
@@ -218,7 +221,10 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 def test_a_name_on_the_page_exists() -> None:
     designs = [*DESIGNS.values(), *(design_named(design_of(name)) for name in PART_BOUNDS)]
     known = {r.name for d in designs for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
+    known |= {function.__name__ for part in PARTS.values() for function in part.replaces.values()}
+    known |= {m.name for m in (*CONTROL_MUTANTS, *STARVING_CONTROL, *POOL_MUTANTS, *STARVING_POOLS)}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
+    known |= {m.name for m in (*GROUP_MUTANTS, *STARVING_GROUPS)}
     known |= {
         m.name
         for registry in (DESIGN_MUTANTS, STARVING_DESIGNS, PART_MUTANTS, STARVING_PARTS)

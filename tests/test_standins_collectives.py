@@ -238,7 +238,8 @@ def test_a_non_member_goes_on_at_once() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda w: dist.send(torch.zeros(1), 1), "torch.distributed.send has no stand-in"),
+        (lambda w: dist.irecv(torch.zeros(1), 1), "torch.distributed.irecv has no stand-in"),
+        (lambda w: dist.recv(torch.zeros(1)), "a message of anybody has no stand-in"),
         (lambda w: dist.all_reduce(torch.zeros(1), op=dist.ReduceOp.BXOR), "all_reduce with BXOR has no stand-in"),
     ],
 )
@@ -260,3 +261,37 @@ def test_outside_a_world_the_real_functions_answer() -> None:
     with simulated([]), pytest.raises(ValueError, match="process group has not been initialized"):
         dist.get_rank()
     assert dist.get_rank.__name__ == "get_rank"
+
+
+def test_a_message_comes_to_whoever_asks_for_it() -> None:
+    got: list[list[float]] = []
+
+    def first(world: World) -> None:
+        number = torch.tensor([1.0])
+        late, early = dist.isend(number, 1, tag=2), dist.isend(torch.tensor([2.0, 3.0]), 1, tag=1)
+        assert late is not None
+        assert early is not None
+        number[0] = 9.0
+        assert not early.is_completed()
+        assert late.wait()
+        assert early.wait()
+        assert early.is_completed()
+
+    def second(world: World) -> None:
+        pair, number = torch.zeros(2), torch.zeros(1)
+        assert dist.recv(pair, 0, tag=1) == 0
+        dist.recv(number, 0, tag=2)
+        got.extend((pair.tolist(), number.tolist()))
+
+    went_well(run_ranks(first, second))
+    assert got == [[2.0, 3.0], [1.0]]
+
+
+def test_a_message_of_another_shape_is_a_desync() -> None:
+    kind, message = problem(lambda w: dist.send(torch.zeros(2), 1), lambda w: dist.recv(torch.zeros(3), 0))
+    assert kind == DESYNC
+    assert message.startswith("receive from 0 in world")
+
+
+def test_a_send_that_nobody_takes_is_waited_for() -> None:
+    assert problem(lambda w: dist.send(torch.zeros(2), 1), lambda w: None)[0] == DEADLOCK

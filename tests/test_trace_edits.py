@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hicache_checks.conformance.logs import Explained, explain_traces
 from hicache_checks.conformance.observation import FIELDS, LogError, values_of
 from hicache_checks.conformance.traces import LogFile
-from recorded_trace import recorded, write_recorded
+from recorded_trace import recorded, recorded_clamp, write_recorded
 from spec_tables import page_tables
 
 PAGE = (Path(__file__).resolve().parents[1] / "spec" / "EVENTS.md").read_text(encoding="utf-8")
@@ -111,7 +111,24 @@ def test_the_recorded_trace_is_explained() -> None:
         assert outcome.finding is None
         assert (outcome.whole, outcome.events) == (True, len(trace(ranks)) - 2)
     kinds = {json.loads(line).get("kind") for line in trace(2)}
-    assert kinds >= set(FIELDS) - {"died"}, "an event that is never recorded is never altered"
+    assert kinds >= set(FIELDS) - {"died", "clamped"}, "an event that is never recorded is never altered"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_clamp_that_is_altered_is_noticed_at_its_line(ranks: int) -> None:
+    """It happens to models only that keep more than pages, so it has a recording of its own."""
+    with TemporaryDirectory() as folder:
+        whole = write_recorded(Path(folder) / "trace.jsonl", recorded_clamp(ranks))
+    outcome = explain(whole)
+    assert isinstance(outcome, Explained)
+    assert outcome.finding is None
+    clamps = [number for number, line in enumerate(whole) if json.loads(line).get("kind") == "clamped"]
+    assert len(clamps) == ranks
+    for number in clamps:
+        for name, event in alterations(whole[number]):
+            outcome = explain([*whole[:number], json.dumps(event) + "\n", *whole[number + 1 :]])
+            assert is_refused(outcome), f"{name}: {event}"
+            assert number + 1 in named(outcome), f"{name}: {event}: {outcome}"
 
 
 @given(lines)

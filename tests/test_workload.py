@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -17,10 +18,10 @@ from hicache_impl.cache import HiCache, Poll
 from hicache_impl.controller import Controller
 from hicache_impl.disruptions import POINTS, plan_disruption
 from hicache_impl.operation import Operation
+from hicache_impl.rank_processes import RankDied, RankProcesses
 from hicache_impl.storage import Storage
 from hicache_impl.storage.faults import FaultyStorage
 from hicache_impl.storage.memory import MemoryStorage
-from hicache_impl.workload import RankDied
 
 KEYS = {
     "requests", "hit_tokens", "computed_tokens", "operations", "terminated", "declined", "skipped", "shortened",
@@ -176,8 +177,9 @@ def test_a_request_that_waits_for_ever_is_a_violation_and_not_a_hang(
 @pytest.mark.heavy
 def test_a_rank_that_dies_is_named_with_its_last_words(tmp_path: Path) -> None:
     options = workload_rank.WorkloadOptions(logs=str(tmp_path), ranks=2, trace=str(tmp_path / "gone.jsonl"))
+    processes = RankProcesses("hicache_impl.workload_rank", tmp_path, 2, lambda text: None)
     with pytest.raises(RankDied, match=r"rank [01] ended without a result: .*gone\.jsonl: no such file"):
-        workload._Processes(options, lambda text: None).run()
+        processes.run(msgspec.json.encode(options))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ that must agree and do not are a `Disagreement` (P7); a rank that waits for one 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_args
 
 import torch
@@ -26,6 +28,7 @@ from hicache_impl.ranks import Desync, GroupAborted, Groups, solo_groups, thread
 from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, ThreadRuntime
 from hicache_impl.storage import Storage, open_storage, storage_key
 from hicache_impl.storage.faults import Call, FaultyStorage
+from hicache_impl.telemetry import Telemetry
 
 T = TypeVar("T")
 
@@ -44,8 +47,10 @@ class Reference:
 
     `storage`: what `open_storage` takes (a store of its own for each `reset`, shared by the ranks), one store for all
     ranks, or one for each. Every rank sees it through a FaultyStorage, `faults[rank]`, that a test may script.
-    `config` may also be given to `reset`. Errors of every call: Disagreement, Desync, and what the cache raises; after
-    one of them only `reset` and `close` may be called.
+    `config` may also be given to `reset`. `settings` are fields of CacheConfig that every system gets, `variants` those
+    that it may get, by name. `telemetry` makes what a rank tells itself to, if anything, from its configuration, its
+    number and the runtime. Errors of every call: Disagreement, Desync, and what the cache raises; after one of them
+    only `reset` and `close` may be called.
     """
 
     def __init__(
@@ -57,6 +62,9 @@ class Reference:
         cache_class: type[HiCache] = HiCache,
         controller_class: type[Controller] = Controller,
         timeout_s: float = 60,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+        variants: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        telemetry: Callable[[CacheConfig, int, Runtime], Telemetry] | None = None,
     ) -> None:
         self.runtime: Runtime = runtime if runtime is not None else GatedRuntime()
         self.caches: list[HiCache] = []
@@ -65,6 +73,9 @@ class Reference:
         self._cache_class = cache_class
         self._controller_class = controller_class
         self._timeout_s = timeout_s
+        self._settings = settings
+        self._variants = variants
+        self._telemetry = telemetry
         self._logs: list[EventLog] = []
         self._groups: list[Groups] = []
         self._jobs: list[Queue] = []
@@ -81,14 +92,19 @@ class Reference:
     def capabilities(self) -> frozenset[str]:
         """What else than the required calls can be used."""
         gated = GATED_CAPABILITIES if isinstance(self.runtime, GatedRuntime) else ()
-        return frozenset((*CAPABILITIES, *gated))
+        varied = ("variants",) if self._variants else ()
+        return frozenset((*CAPABILITIES, *gated, *varied))
+
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        """What else `reset` may be told, by name: its values, the plainest first."""
+        return self._variants
 
     def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
         """Close what there is, and start empty caches for `config` (a mapping holds CacheConfig's fields)."""
         with contextlib.suppress(Exception):
             # What went wrong before was reported by the call that met it.
             self.close()
-        self.config = config if isinstance(config, CacheConfig) else CacheConfig(**config)
+        self.config = config if isinstance(config, CacheConfig) else CacheConfig(**{**self._settings, **config})
         ranks = self.config.ranks
         self._asked = set()
         stores, self._owned = self._open_stores(ranks)
@@ -104,6 +120,7 @@ class Reference:
                 self._logs[rank],
                 cache_class=self._cache_class,
                 controller_class=self._controller_class,
+                telemetry=None if self._telemetry is None else self._telemetry(self.config, rank, self.runtime),
             )
             for rank in range(ranks)
         ]
@@ -196,7 +213,7 @@ class Reference:
         if isinstance(self.runtime, GatedRuntime):
             self.runtime.wait_idle(self._timeout_s)
         else:
-            self._all("settle", lambda cache: cache.controller.settle(self._timeout_s))
+            self._all("settle", lambda cache: cache.settle(self._timeout_s))
 
     def logs(self) -> list[EventLog]:
         """One a rank."""
@@ -218,6 +235,7 @@ class Reference:
                 if not driver.is_alive():
                     # One that died, and never came to it, has left its workers behind.
                     cache.controller.close(self._timeout_s)
+                    cache.close_lanes(self._timeout_s)
             self._jobs, self._drivers = [], []
             for store in self._owned:
                 store.close()
@@ -272,7 +290,7 @@ class Reference:
 
     def threads_of(self, rank: int) -> tuple[str, ...]:
         """The names of the threads of this rank: its workers, and whoever drives it."""
-        return tuple(f"{name}-{rank}" for name in (*WORKERS, "scheduler"))
+        return tuple(f"{name}-{rank}" for name in (*WORKERS, *self.caches[rank].lanes, "scheduler"))
 
     def _open_gates(self) -> None:
         """What is held would never come to an end."""
@@ -307,16 +325,24 @@ class Reference:
     def _audit_store(self, cache: HiCache) -> list[str]:
         """P32: what was acknowledged is what the store took. P30: what it holds are the bytes of the pages."""
         problems = []
-        acknowledged, taken = cache.counters.stored_pages, self.faults[cache.rank].taken_pages
+        acknowledged = cache.counters.stored_pages + cache.counters.stored_slots
+        taken = self.faults[cache.rank].taken_pages
         if acknowledged != taken:
             problems.append(f"P32 {acknowledged} pages are acknowledged as stored, the store took {taken}")
         store, config = cache.controller.storage, self.config
         for key in sorted(self._asked, key=lambda asked: asked.pages):
             hashes = chain_hashes(key)
             names = [storage_key(page_hash, cache.rank, config.ranks) for page_hash in hashes]
-            for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False):
-                expected = page_content(page_hash, cache.rank, config.layers, config.layer_bytes)
-                if store.get([name], [page := torch.zeros_like(expected)]) != [True] or not torch.equal(page, expected):
+            expected = {
+                name: page_content(page_hash, cache.rank, config.stored_layers, config.layer_bytes)
+                for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False)
+            }
+            for pool, page_hash in itertools.product(cache.extra.values(), hashes):
+                name = pool.key(page_hash, cache.rank, config.ranks)
+                if store.exists([name]):
+                    expected[name] = pool.content(page_hash, cache.rank)
+            for name, content in expected.items():
+                if store.get([name], [page := torch.zeros_like(content)]) != [True] or not torch.equal(page, content):
                     problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
         return problems
 
@@ -343,11 +369,16 @@ class Reference:
         return [storage_key(page_hash, rank, self.config.ranks) for page_hash in hashes]
 
     def store(self, tokens: Sequence[int], namespace: str | None = None) -> None:
-        """Put the pages of `tokens` into the store of every rank, as an earlier run, or another model, would have."""
+        """Put the pages of `tokens` into the store of every rank, as an earlier run, or another model, would have; and
+        what such a run needs beside them."""
         hashes = chain_hashes(self.key(tokens, namespace))
         for rank, faulty in enumerate(self.faults):
-            pages = [page_content(h, rank, self.config.layers, self.config.layer_bytes) for h in hashes]
+            pages = [page_content(h, rank, self.config.stored_layers, self.config.layer_bytes) for h in hashes]
             faulty.inner.put(self.storage_keys(tokens, rank, namespace), pages)
+            for pool in self.caches[rank].extra.values():
+                beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
+                keys = [pool.key(page_hash, rank, self.config.ranks) for page_hash in beside]
+                faulty.inner.put(keys, [pool.content(page_hash, rank) for page_hash in beside])
 
     # --- driving the ranks ---------------------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ import torch
 
 from hicache_impl.content import page_content
 from hicache_impl.tensor_pool import TensorPool
+from hicache_impl.trees.components import DEVICE, HOST, TIERS
 
 if TYPE_CHECKING:
     from hicache_impl.ledger import Ledger
+    from hicache_impl.trees.node import Node
 
 LOCKSTEP_KEYS = (
     "free_pages",
@@ -22,6 +24,7 @@ LOCKSTEP_KEYS = (
     "device_free_pages",
     "device_resident_pages",
     "operations",
+    "slots",
 )
 """The keys of `observe` that are equal on all ranks whenever their schedulers have made the same calls."""
 
@@ -43,11 +46,19 @@ def observe(cache: Ledger) -> dict[str, Any]:
         "device_resident_pages": cache.tree.device_pages_resident(),
         # Host pages that each live operation was granted (0: none yet).
         "operations": {op_id: op.granted_pages for op_id, op in operations.items()},
+        # Of each extra pool: free and resident on host, free and resident on device.
+        "slots": {name: _observe_pool(cache, name) for name in cache.extra},
         "releasing_pages": queues["release"],
         "live": {op_id: op.state for op_id, op in operations.items()},
         "counted": {op_id: op.counted_pages for op_id, op in operations.items()},
         "queues": queues,
     }
+
+
+def _observe_pool(cache: Ledger, name: str) -> tuple[int, int, int, int]:
+    pool, resident = cache.extra[name], cache.tree.slots_resident
+    free = {tier: pool.on(tier).allocator.available for tier in TIERS}
+    return free[HOST], resident[name, HOST], free[DEVICE], resident[name, DEVICE]
 
 
 def audit(cache: Ledger) -> list[str]:
@@ -66,12 +77,16 @@ def audit(cache: Ledger) -> list[str]:
         problems.append(f"P13 host pages {sorted(stray)} are in the tree and free")
     if cache.host.allocator.writing:
         problems.append(f"P18 {cache.host.allocator.writing} host pages still have a writer")
+    if cache.device.allocator.writing:
+        problems.append(f"P18 {cache.device.allocator.writing} device pages still have a writer")
     if cache.occupied_pages:
         problems.append(f"P8 {cache.occupied_pages} pages are occupied and no operation is pending")
     host_refs = {node.id: node.host_ref for node in cache.tree.protected.values()}
     if host_refs:
         problems.append(f"P14 host references are left on nodes {host_refs}")
     problems += audit_bytes(cache)
+    for name in cache.extra:
+        problems += audit_pool(cache, name)
     if cache.controller.failure is not None:
         problems.append(f"P31 a worker died: {cache.controller.failure!r}")
     return problems
@@ -86,6 +101,45 @@ def audit_bytes(cache: Ledger) -> list[str]:
     return problems
 
 
+def audit_pool(cache: Ledger, name: str) -> list[str]:
+    """P4, P13, P18, P6 of one extra pool: every slot is free or in the tree, and holds what belongs beside its page."""
+    pool, problems = cache.extra[name], []
+    for tier in TIERS:
+        allocator = pool.on(tier).allocator
+        in_tree = _slots_in_tree(cache, name, tier)
+        if tier == HOST and (unowned := unowned_slots(cache, name)):
+            problems.append(f"P4 host slots {unowned} of {name} are neither free nor in the tree")
+        if stray := in_tree.keys() - set(allocator.allocated_pages()):
+            problems.append(f"P13 {tier} slots {sorted(stray)} of {name} are in the tree and free")
+        if allocator.writing:
+            problems.append(f"P18 {allocator.writing} {tier} slots of {name} still have a writer")
+        wrong = [
+            slot
+            for slot, page_hash in in_tree.items()
+            if not torch.equal(pool.on(tier).view(slot).cpu(), pool.content(page_hash, cache.rank))
+        ]
+        if wrong:
+            problems.append(f"P6 wrong bytes in {tier} slots {sorted(wrong)} of {name}")
+    if held := sorted(cache.tree.held):
+        problems.append(f"P14 slots are still held of nodes {held}")
+    return problems
+
+
+def _slots_in_tree(cache: Ledger, name: str, tier: str) -> dict[int, bytes]:
+    """The slots of this pool that the tree has on this tier, each with the hash of its page."""
+    return {
+        slot: node.hashes[position]
+        for node in cache.tree.nodes()
+        for position, slot in node.slots_of(name, tier).items()
+    }
+
+
+def unowned_slots(cache: Ledger, name: str) -> list[int]:
+    """Host slots of this pool that are allocated and not in the tree."""
+    in_tree = _slots_in_tree(cache, name, HOST)
+    return [slot for slot in cache.extra[name].host.allocator.allocated_pages() if slot not in in_tree]
+
+
 def check_bytes(
     cache: Ledger, hashes: Sequence[bytes], pages: Sequence[int], pool: TensorPool, where: str
 ) -> list[str]:
@@ -96,10 +150,27 @@ def check_bytes(
         index
         for index, (page_hash, page) in enumerate(zip(hashes, pages, strict=False))
         if not torch.equal(
-            pool.view(page).cpu(), page_content(page_hash, cache.rank, config.layers, config.layer_bytes)
+            pool.view(page).cpu(), page_content(page_hash, cache.rank, config.stored_layers, config.layer_bytes)
         )
     ]
     return [f"P6 wrong bytes in {where}, at {wrong}"] if wrong else []
+
+
+def check_slots(cache: Ledger, hashes: Sequence[bytes], node: Node) -> list[str]:
+    """One line a pool of which a prefix with these hashes, that ends in `node`, lacks a slot on the device or has wrong
+    bytes there."""
+    problems: list[str] = []
+    for name, slots in cache.tree.slots_along(node, DEVICE).items():
+        pool = cache.extra[name]
+        wrong = [
+            at
+            for at in pool.component.needed(0, len(hashes))
+            if at not in slots
+            or not torch.equal(pool.device.view(slots[at]).cpu(), pool.content(hashes[at], cache.rank))
+        ]
+        if wrong:
+            problems.append(f"P6 wrong bytes in {name}, beside pages {wrong}")
+    return problems
 
 
 def unowned_host_pages(cache: Ledger) -> list[int]:

@@ -7,26 +7,30 @@ depends only on what all ranks know, and never one inside a loop over requests.
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hicache_impl import audit, events
 from hicache_impl.config import CacheConfig
-from hicache_impl.controller import Controller, WorkerDied
+from hicache_impl.controller import BackupAck, Controller, WorkerDied
 from hicache_impl.device_pool import DevicePool
 from hicache_impl.drain import Drain
 from hicache_impl.events import Log, NullLog
+from hicache_impl.extra_pools import ExtraPool, open_pools
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
+from hicache_impl.metrics import STORAGE
 from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
 from hicache_impl.ranks import Groups
-from hicache_impl.runtime import Runtime, Stalled
+from hicache_impl.runtime import Queue, Runtime, Stalled
 from hicache_impl.storage import Storage
+from hicache_impl.telemetry import Telemetry
 from hicache_impl.tiers import Tiers
-from hicache_impl.trees.hiradix import HiRadixTree
-from hicache_impl.trees.node import Match
+from hicache_impl.trees import TREES
+from hicache_impl.trees.core import RadixTree
+from hicache_impl.trees.node import Match, Node
 
 PENDING = "pending"
 ANCHOR = "anchor"
@@ -86,12 +90,20 @@ class HiCache(Drain, Tiers):
 
     # What it is made of; variants replace them.
     operation_class: ClassVar[type[Operation]] = Operation
-    tree_class: ClassVar[type[HiRadixTree]] = HiRadixTree
+    tree_class: ClassVar[type[RadixTree] | None] = None
+    """None: the one that the configuration names."""
 
     _closed = False
 
+    @classmethod
+    def new_tree(cls, config: CacheConfig, extra: Mapping[str, ExtraPool]) -> RadixTree:
+        """An empty tree with a component for each extra pool. ValueError: it has no place for one."""
+        tree_class = cls.tree_class or TREES[config.tree]
+        return tree_class(config.namespace, [pool.component for pool in extra.values()])
+
     def start(self) -> None:
         """Start the worker threads."""
+        self.open_lanes()
         self.controller.start()
 
     # --- prefetch ------------------------------------------------------------------------------------------------
@@ -119,6 +131,7 @@ class HiCache(Drain, Tiers):
             submitted_at=self.runtime.now(),
             log=self.log,
             lock=self.runtime.lock(),
+            before=self._hashes_before(match.host_node),
         )
         self.attempts[rid] = attempt
         self.records[rid] = op
@@ -127,6 +140,13 @@ class HiCache(Drain, Tiers):
         self.log.emit(events.SUBMITTED, op.id, span=op.span_pages, base=base, anchor=op.anchor.id)
         self.controller.prefetch_queue.put(op)
         return Submission(op, None, attempt, base, op.span_pages)
+
+    def _hashes_before(self, node: Node) -> tuple[bytes, ...]:
+        """Of the pages down to `node`, those that a window may reach back to when it ends behind them."""
+        reach = max((pool.spec.window_pages - 1 for pool in self.extra.values()), default=0)
+        if reach < 1:
+            return ()
+        return tuple(page_hash for step in self.tree.path(node) for page_hash in step.hashes)[-reach:]
 
     def _why_declined(self, match: Match, span_pages: int) -> str | None:
         if match.host_node.host is None:
@@ -205,6 +225,7 @@ class HiCache(Drain, Tiers):
         )
         # At once, because what is known is the same on every rank.
         self.host.allocator.free(published.known_pages)
+        self._publish_slots(op, published.node, agreed)
         known = len(published.known_pages)
         op.fetch(agreed, known, reason)
         self._release_unagreed(op, agreed, counted)
@@ -220,6 +241,7 @@ class HiCache(Drain, Tiers):
         By the queue and not at once, because this number differs from rank to rank.
         """
         self._release_pages(op.host_pages[agreed:counted])
+        self._release_slots(op, agreed, counted)
 
     def stop(self, rid: str) -> bool:
         """The request waits no longer: its operation ends at the next drain or poll. False: there is none to stop."""
@@ -245,6 +267,15 @@ class HiCache(Drain, Tiers):
         for op in ops:
             self._revoke(op, ABORT, "abort")
             self._release_unagreed(op, 0, counted.get(op, 0))
+
+    def _control_queues(self) -> tuple[tuple[Queue, Callable[[list[Any]], None]], ...]:
+        """What a tick drains: what the workers answered, and then the copies that have landed."""
+        return (*super()._control_queues(), *self._copy_queues())
+
+    def _drain_ack(self, ack: BackupAck) -> None:
+        super()._drain_ack(ack)
+        if self.telemetry is not None and not ack.failed_pages:
+            self.telemetry.stored(STORAGE, ack.job.hashes, None)
 
     # --- the store, at run time ----------------------------------------------------------------------------------
 
@@ -296,9 +327,15 @@ class HiCache(Drain, Tiers):
         self._check_open()
         chosen = self.storage if storage is None else storage
         self.detach_storage(timeout_s)
-        self.tree = self.tree_class(self.config.namespace)
+        if self.lanes:
+            # Without a store, copies may still be under way.
+            self.quiesce(timeout_s)
+        self.tree = self.new_tree(self.config, self.extra)
         self.host.reset()
         self.device.reset()
+        for pool in self.extra.values():
+            pool.host.reset()
+            pool.device.reset()
         self._begin()
         if chosen is not None:
             self.attach_storage(chosen)
@@ -320,7 +357,7 @@ class HiCache(Drain, Tiers):
             self.tick()
             lengths = self.controller.queue_lengths()
             pending, stalled_somewhere = self.groups.sched.all_max(
-                [sum(lengths.values()) + len(self.backups), int(stalled is not None)]
+                [sum(lengths.values()) + len(self.backups) + self.copies_under_way(), int(stalled is not None)]
             )
             if stalled_somewhere:
                 raise Stalled(f"rank {self.rank}: {stalled or 'a worker of another rank did not come to rest'}")
@@ -331,10 +368,15 @@ class HiCache(Drain, Tiers):
     def _why_stalled(self, timeout_s: float) -> Stalled | None:
         """Why the workers do not come to rest, to be told to the other ranks before it is raised."""
         try:
-            self.controller.settle(timeout_s)
+            self.settle(timeout_s)
         except Stalled as stalled:
             return stalled
         return None
+
+    def settle(self, timeout_s: float) -> None:
+        """Return when workers have done what is queued, and all copies have landed. Stalled: see Controller.settle."""
+        self.settle_copies(timeout_s)
+        self.controller.settle(timeout_s)
 
     def observe(self) -> dict[str, Any]:
         """What can be seen from outside (see audit.observe)."""
@@ -355,18 +397,20 @@ class HiCache(Drain, Tiers):
         self.log.emit(events.CLOSED)
         for op in self.records.values():
             op.cancel()
-        stuck = self.controller.close(timeout_s)
+        stuck = [*self.controller.close(timeout_s), *self.close_lanes(timeout_s)]
         self.storage = None
         for op in list(self.records.values()):
             self._forget(op)
-        for node in self.backups.values():
+        for job, node in self.backups.items():
             self.tree.unprotect_host(node)
+            self._unhold(job)
         self.backups.clear()
         for queue_, _ in self._control_queues():
             _empty(queue_)
         if not stuck:
             # A worker that still runs may write into a page; its pages are then better lost than reused.
             self.host.allocator.free(audit.unowned_host_pages(self))
+            self._free_host_slots({name: audit.unowned_slots(self, name) for name in self.extra})
         self.controller.check_alive()
         if stuck:
             raise self._did_not_end(stuck)
@@ -392,22 +436,26 @@ def open_rank(
     *,
     cache_class: type[HiCache] = HiCache,
     controller_class: type[Controller] = Controller,
+    telemetry: Telemetry | None = None,
 ) -> HiCache:
     """A started cache for `groups.rank`, with new pools and an empty tree. ValueError: the groups have another size."""
+    log = log if log is not None else NullLog()
     if groups.size != config.ranks:
         raise ValueError(f"ranks is {config.ranks}, the group has {groups.size}")
-    pools = Pools(HostPool.from_config(config), DevicePool.from_config(config))
+    pools = Pools(HostPool.from_config(config), DevicePool.from_config(config), open_pools(config))
     cache = cache_class(
         config,
         groups.rank,
-        cache_class.tree_class(config.namespace),
+        cache_class.new_tree(config, pools.extra),
         pools,
         storage,
         groups,
         runtime,
-        log if log is not None else NullLog(),
+        log if telemetry is None else telemetry.listening(log),
         controller_class,
     )
+    if telemetry is not None:
+        cache.tell(telemetry)
     cache.start()
     return cache
 

@@ -6,8 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from hicache_impl.pool_spec import PoolSpec, checked_pools
+
 Policy = Literal["best_effort", "wait_complete", "timeout"]
 POLICIES: tuple[str, ...] = get_args(Policy)
+WritePolicy = Literal["write_through", "write_through_selective", "write_back"]
+WRITE_POLICIES: tuple[str, ...] = get_args(WritePolicy)
+Layout = Literal["page_first", "layer_first"]
+LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +23,17 @@ class CacheConfig:
     `page_size` is in tokens. `page_bytes` counts all layers of one page on one rank and is a multiple of `layers`.
     `limit_pages` is what the limiter compares occupied pages with (a submission is declined while
     occupied >= limit); 0 means `host_pages`, and reading the field then gives that number.
+
+    `write_policy`: when pages go from the device to the host. `write_through`: as soon as they are computed;
+    `write_through_selective`: when they were inserted `write_through_hits` times; `write_back`: when the device is to
+    forget them. `async_copies`: copies between device and host end later than they begin. `load_back_pages_max`: so
+    many pages may be on their way from the host to the device at a time; 0 means `device_pages`, as above.
+    `host_layout`, `device_layout`: whether the pages or the layers of a pool come first in memory; what a page holds
+    is the same.
+
+    `tree` is the kind of tree (see `trees`), `pools` what the model keeps beside its pages, also given as the fields
+    of each.
+
     Raises ValueError with one line that names the field.
     """
 
@@ -35,13 +52,23 @@ class CacheConfig:
     namespace: str = ""
     device: str = "cpu"
     query_batch_pages: int = 128
+    tree: str = "hiradix"
+    pools: tuple[PoolSpec, ...] = ()
+    write_policy: WritePolicy = "write_through"
+    write_through_hits: int = 2
+    async_copies: bool = False
+    load_back_pages_max: int = 0
+    host_layout: Layout = "page_first"
+    device_layout: Layout = "page_first"
 
     def __post_init__(self) -> None:
         if self.limit_pages == 0:
             object.__setattr__(self, "limit_pages", self.host_pages)
+        if self.load_back_pages_max == 0:
+            object.__setattr__(self, "load_back_pages_max", self.device_pages)
         for name in ("host_pages", "device_pages", "page_size", "layers", "page_bytes", "threshold_pages"):
             _check_count(name, getattr(self, name))
-        for name in ("limit_pages", "ranks", "query_batch_pages"):
+        for name in ("limit_pages", "ranks", "query_batch_pages", "write_through_hits", "load_back_pages_max"):
             _check_count(name, getattr(self, name))
         for name in ("timeout_s_base", "timeout_s_per_page", "timeout_s_max"):
             seconds = getattr(self, name)
@@ -49,13 +76,29 @@ class CacheConfig:
                 raise ValueError(f"{name} must be a finite number of seconds >= 0, not {seconds!r}")
         if self.page_bytes % self.layers:
             raise ValueError(f"page_bytes ({self.page_bytes}) must be a multiple of layers ({self.layers})")
-        if self.policy not in POLICIES:
-            raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")
+        _check_choice("policy", self.policy, POLICIES)
+        _check_choice("write_policy", self.write_policy, WRITE_POLICIES)
+        for name in ("host_layout", "device_layout"):
+            _check_choice(name, getattr(self, name), LAYOUTS)
+        if not isinstance(self.async_copies, bool):
+            raise ValueError(f"async_copies must be true or false, not {self.async_copies!r}")
+
+        object.__setattr__(self, "pools", checked_pools(self.tree, self.pools))
 
     @property
     def layer_bytes(self) -> int:
         """Bytes of one layer of one page."""
         return self.page_bytes // self.layers
+
+    @property
+    def stored_layers(self) -> int:
+        """Layers of a page with those of the sidecars that are packed behind them."""
+        return self.layers + sum(pool.layers for pool in self.pools if pool.place == "packed")
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of a page with the sidecars that are packed into it."""
+        return self.stored_layers * self.layer_bytes
 
     def timeout_s(self, pages: int) -> float:
         """Seconds that a fetch of `pages` pages may take under the `timeout` policy."""
@@ -65,3 +108,8 @@ class CacheConfig:
 def _check_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be an integer >= 1, not {value!r}")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")

@@ -4,14 +4,16 @@
     prefetch_buffer  scheduler -> IO         host_release_queue  IO and scheduler -> scheduler, page by page
     backup_queue     scheduler -> backup     ack_backup_queue    backup -> scheduler
 
+Each extra pool has a release queue of its own beside host_release_queue, slot by slot.
 Each queue has one consumer. A store that raises ends the operation or fails the page; it never ends a thread.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ import torch
 from hicache_impl import events
 from hicache_impl.config import CacheConfig
 from hicache_impl.events import Log
+from hicache_impl.extra_pools import ExtraPool
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import chain_hashes
 from hicache_impl.operation import Operation
@@ -34,21 +37,37 @@ class WorkerDied(Exception):
     """A worker thread of this rank ended by an exception of its own; the cache can only be closed."""
 
 
+@dataclass(frozen=True)
+class SlotToStore:
+    """A host slot of an extra pool, and the hash of the page that it is beside."""
+
+    pool: str
+    page_hash: bytes
+    slot: int
+
+
 @dataclass(frozen=True, eq=False)
 class BackupJob:
-    """Pages to store. `hashes` and `host_pages` are copies, because the node may be split meanwhile."""
+    """Pages to store. `hashes` and `host_pages` are copies, because the node may be split meanwhile.
+
+    `slots` are what is beside them in extra pools, or beside pages that are stored already. They are held (see
+    RadixTree.hold_slots) for the `node_pages` pages that the node had.
+    """
 
     node: Node
     hashes: tuple[bytes, ...]
     host_pages: tuple[int, ...]
+    slots: tuple[SlotToStore, ...] = ()
+    node_pages: int = 0
 
 
 @dataclass(frozen=True)
 class BackupAck:
-    """A job is done; `failed_pages` of it are not in the store."""
+    """A job is done; `failed_pages` of its pages and `failed_slots` of its slots are not in the store."""
 
     job: BackupJob
     failed_pages: int
+    failed_slots: int = 0
 
 
 class _Close:
@@ -74,6 +93,7 @@ class Controller:
         group: Group,
         runtime: Runtime,
         log: Log,
+        extra: Mapping[str, ExtraPool] = MappingProxyType({}),
     ) -> None:
         self.config = config
         self.rank = rank
@@ -82,12 +102,14 @@ class Controller:
         self.group = group
         self.runtime = runtime
         self.log = log
+        self.extra = extra
         self.prefetch_queue = runtime.queue()
         self.hit_queue = runtime.queue()
         self.prefetch_buffer = runtime.queue()
         self.host_release_queue = runtime.queue()
         self.backup_queue = runtime.queue()
         self.ack_backup_queue = runtime.queue()
+        self.slot_release_queues = {name: runtime.queue() for name in extra}
         # One writer a key: each kind of call belongs to one thread, and so does each queue from which items are taken.
         self.storage_errors: Counter[str] = Counter({"exists": 0, "get": 0, "put": 0})
         self._taken: Counter[int] = Counter()
@@ -116,6 +138,7 @@ class Controller:
             "release": self.host_release_queue.qsize(),
             "backup": self.backup_queue.qsize(),
             "ack_backup": self.ack_backup_queue.qsize(),
+            **{f"release {name}": queue.qsize() for name, queue in self.slot_release_queues.items()},
         }
 
     def close(self, timeout_s: float) -> list[str]:
@@ -187,7 +210,7 @@ class Controller:
         wanted = op.take_for_query() and not self._closing
         self.runtime.gate("query.ask", self.rank, op.id)
         hashes = chain_hashes(op.key, op.parent_hash) if wanted else ()
-        hit = self._ask_storage(hashes)
+        hit = self._agree_ends(op, hashes) if self.extra else self._ask_storage(hashes)
         self.log.emit(events.QUERY_ASKED, op.id, hit=hit)
         self.runtime.gate("query.asked", self.rank, op.id)
         hit = self._agree_hit(hit)
@@ -205,17 +228,59 @@ class Controller:
         hit = 0
         for start in range(0, len(hashes), self.config.query_batch_pages):
             batch = self._keys(hashes[start : start + self.config.query_batch_pages])
-            try:
-                found = int(self.storage.exists(batch))
-                if not 0 <= found <= len(batch):
-                    raise ValueError(f"a store said that {found} of {len(batch)} pages exist")
-            except Exception:
-                self.storage_errors["exists"] += 1
+            found = self._count_stored(batch)
+            if found is None:
                 return 0
             hit += found
             if found < len(batch):
                 break
         return hit
+
+    def _agree_ends(self, op: Operation, hashes: Sequence[bytes]) -> int:
+        """Where all pools have on all ranks what a prefix needs; returns the last such end.
+
+        Why a flag for each end, and not a number for each pool: what serves at the last end of one rank need not serve
+        at a shorter end of another.
+        """
+        serves = self._ends_here(op, hashes)
+        flags = [int(end < len(serves) and serves[end]) for end in range(1, op.span_pages + 1)]
+        op.ends = tuple(end for end, flag in enumerate(self.group.all_min(flags), 1) if flag)
+        return max(op.ends, default=0)
+
+    def _ends_here(self, op: Operation, hashes: Sequence[bytes]) -> list[bool]:
+        """For each number of pages 0 .. the hit of the pages: does the store have what such a prefix needs?"""
+        hashes = hashes[: self._ask_storage(hashes)]
+        serves = [True] * (len(hashes) + 1)
+        for pool in self.extra.values():
+            # What is beside known pages is asked for too, unless it comes and goes with them.
+            known = [True] * len(op.before) if pool.component.beside_pages else self._are_stored(pool, op.before)
+            ends = pool.component.serves([*known, *self._are_stored(pool, hashes)])[len(known) :]
+            serves = [so_far and here for so_far, here in zip(serves, ends, strict=True)]
+        return serves
+
+    def _are_stored(self, pool: ExtraPool, hashes: Sequence[bytes]) -> list[bool]:
+        """For each page, whether the store says that it has what is beside it in this pool; False if it raises."""
+        keys = [pool.key(page_hash, self.rank, self.config.ranks) for page_hash in hashes]
+        present: list[bool] = []
+        while len(present) < len(keys):
+            batch = keys[len(present) : len(present) + self.config.query_batch_pages]
+            found = self._count_stored(batch)
+            if found is None:
+                return [False] * len(keys)
+            # The answer ends at the first that is missing.
+            present += [True] * found + [False] * (found < len(batch))
+        return present
+
+    def _count_stored(self, batch: Sequence[str]) -> int | None:
+        """How many from the first; None if the store raises or answers nonsense."""
+        try:
+            found = int(self.storage.exists(batch))
+            if not 0 <= found <= len(batch):
+                raise ValueError(f"a store said that {found} of {len(batch)} pages exist")
+        except Exception:
+            self.storage_errors["exists"] += 1
+            return None
+        return found
 
     def _agree_hit(self, hit: int) -> int:
         """The hit that every rank has."""
@@ -226,7 +291,10 @@ class Controller:
     def _io_loop(self) -> None:
         for op in self._items(self.prefetch_buffer):
             self.runtime.gate("io.take", self.rank, op.id)
-            self._fetch_pages(op)
+            if all(pool.component.beside_pages for pool in self.extra.values()):
+                self._fetch_pages(op)
+            else:
+                self._fetch_whole(op)
             self._release_tail(op)
 
     def _fetch_pages(self, op: Operation) -> None:
@@ -242,20 +310,73 @@ class Controller:
             if not op.count_page(page):
                 return
 
+    def _fetch_whole(self, op: Operation) -> None:
+        """Read all pages, then what else the end of the prefix needs; all count together, or none.
+
+        For models with windows or states, where a part of what was granted serves nobody.
+        """
+        self.runtime.gate("io.page", self.rank, op.id)
+        if not op.start_page(0):
+            return
+        failure = self._read_page(op, 0)
+        for page in range(1, op.granted_pages):
+            if failure is not None or op.is_terminated:
+                break
+            self.runtime.gate("io.page", self.rank, op.id)
+            failure = self._read_page(op, page)
+        for pool in self.extra.values():
+            if failure is None and not op.is_terminated and not pool.component.beside_pages:
+                failure = self._read_slots(op, pool, op.slots.get(pool.name, {}))
+        if failure is None:
+            op.count_all()
+        else:
+            op.fail_page(0, failure)
+
     def _read_page(self, op: Operation, page: int) -> str | None:
-        """Fill the pool page from the store; None, or why it is not filled: `miss` or `raised`."""
+        """Fill the pool page, and what is beside it, from the store; None, or why not: `miss` or `raised`."""
         host_page = op.host_pages[page]
         self.host.allocator.begin_write(host_page)
         try:
-            return self._fill_page(op.hashes[page], host_page)
+            failure = self._fill_page(op.hashes[page], host_page)
         finally:
             # Here and not later, so that a page freed under this thread can be told from one freed after it.
             self.runtime.gate("io.copied", self.rank, op.id)
             self.host.allocator.end_write(host_page)
+        return failure or self._read_beside(op, page)
+
+    def _read_beside(self, op: Operation, page: int) -> str | None:
+        """A page counts only when its sidecars are there too."""
+        position = op.base_pages + page
+        for pool in self.extra.values():
+            if pool.component.beside_pages:
+                failure = self._read_slots(op, pool, {position: op.slots[pool.name][position]})
+                if failure is not None:
+                    return failure
+        return None
+
+    def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> str | None:
+        """Fill host slots, given by position; None, or why one is not filled."""
+        for position, slot in slots.items():
+            pool.host.allocator.begin_write(slot)
+            try:
+                failure = self._fill_slot(pool, op.hash_at(position), slot)
+            finally:
+                self.runtime.gate("io.beside", self.rank, op.id)
+                pool.host.allocator.end_write(slot)
+            if failure is not None:
+                return failure
+        return None
+
+    def _fill_slot(self, pool: ExtraPool, page_hash: bytes, slot: int) -> str | None:
+        key = pool.key(page_hash, self.rank, self.config.ranks)
+        return self._get(key, pool.host.view(slot))
 
     def _fill_page(self, page_hash: bytes, host_page: int) -> str | None:
+        return self._get(self._keys([page_hash])[0], self.host.view(host_page))
+
+    def _get(self, key: str, into: torch.Tensor) -> str | None:
         try:
-            return None if _is_yes(self.storage.get(self._keys([page_hash]), [self.host.view(host_page)])) else "miss"
+            return None if _is_yes(self.storage.get([key], [into])) else "miss"
         except Exception:
             self.storage_errors["get"] += 1
             return "raised"
@@ -265,9 +386,26 @@ class Controller:
         for page in range(op.counted_pages, op.granted_pages):
             self.runtime.gate("io.release", self.rank, op.id)
             self._release_page(op, page)
+        if op.counted_pages < op.granted_pages:
+            self.release_slots_of_end(op)
 
     def _release_page(self, op: Operation, page: int) -> None:
         self.host_release_queue.put(op.release_page(page))
+        self.release_slots_beside(op, range(page, page + 1))
+
+    def release_slots_beside(self, op: Operation, pages: range) -> None:
+        """Give up what is beside these pages of the operation, each pool by its own queue."""
+        for name, pool in self.extra.items():
+            if pool.component.beside_pages:
+                for page in pages:
+                    self.slot_release_queues[name].put(op.slots[name][op.base_pages + page])
+
+    def release_slots_of_end(self, op: Operation) -> None:
+        """Give up what only the end of all granted pages needs. Whoever gives up the last page does this, too."""
+        for name, slots in op.slots.items():
+            if not self.extra[name].component.beside_pages:
+                for slot in slots.values():
+                    self.slot_release_queues[name].put(slot)
 
     # The backup thread.
 
@@ -275,14 +413,26 @@ class Controller:
         for job in self._items(self.backup_queue):
             self.runtime.gate("backup.take", self.rank)
             failed_pages = len(job.host_pages) if self._closing else self._store_pages(job)
+            failed_slots = len(job.slots) if self._closing else self._store_slots(job)
             self.runtime.gate("backup.put", self.rank)
-            self.ack_backup_queue.put(BackupAck(job, failed_pages))
+            self.ack_backup_queue.put(BackupAck(job, failed_pages, failed_slots))
 
     def _store_pages(self, job: BackupJob) -> int:
         """Put the pages; returns how many the store did not take."""
-        pages: list[torch.Tensor] = [self.host.view(page) for page in job.host_pages]
+        return self._put(self._keys(job.hashes), [self.host.view(page) for page in job.host_pages])
+
+    def _store_slots(self, job: BackupJob) -> int:
+        """Put what is beside the pages; returns how many slots the store did not take."""
+        ranks = self.config.ranks
+        keys = [self.extra[one.pool].key(one.page_hash, self.rank, ranks) for one in job.slots]
+        return self._put(keys, [self.extra[one.pool].host.view(one.slot) for one in job.slots])
+
+    def _put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> int:
+        """Returns how many the store did not take; nothing is asked of it for nothing."""
+        if not keys:
+            return 0
         try:
-            taken = self.storage.put(self._keys(job.hashes), pages)
+            taken = self.storage.put(keys, pages)
             if len(taken) != len(pages):
                 raise ValueError(f"a store gave {len(taken)} answers for {len(pages)} pages")
         except Exception:

@@ -22,7 +22,14 @@ class DevicePool(TensorPool):
         cls, config: CacheConfig, lock: Callable[[], AbstractContextManager[object]] = threading.Lock
     ) -> DevicePool:
         """`config.device_pages` pages on `config.device`."""
-        return cls(config.device_pages, config.layers, config.page_bytes, device=config.device, lock=lock)
+        return cls(
+            config.device_pages,
+            config.stored_layers,
+            config.stored_bytes,
+            device=config.device,
+            layout=config.device_layout,
+            lock=lock,
+        )
 
     def load_from(self, host: HostPool, host_pages: Sequence[int], device_pages: Sequence[int]) -> None:
         """Load-back: copy host pages into device pages, one to one (errors: see copy_pages)."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from hicache_impl import events
+from hicache_impl.beside import Beside
 from hicache_impl.controller import BackupAck
-from hicache_impl.ledger import Ledger
 from hicache_impl.operation import BELOW_THRESHOLD, NO_MEMORY, STOP, Operation
 from hicache_impl.page_pool import PoolError
 from hicache_impl.runtime import Queue
@@ -15,11 +15,11 @@ from hicache_impl.runtime import Queue
 Decision = Literal["skip", "stopped", "below_threshold", "grant"]
 
 
-class Drain(Ledger):
+class Drain(Beside):
     """The scheduler's side of the queues that workers fill."""
 
     def tick(self) -> None:
-        """Drain what every rank has: hits, then released pages, then backup acks. One collective.
+        """Drain what every rank has: hits, released pages, backup acks, released slots, in this order. One collective.
 
         To be called on every turn of the scheduler's loop, whether there is a batch to run or not.
         """
@@ -33,6 +33,7 @@ class Drain(Ledger):
             (self.controller.hit_queue, self._drain_hits),
             (self.controller.host_release_queue, self._drain_releases),
             (self.controller.ack_backup_queue, self._drain_acks),
+            *self._slot_queues(),
         )
 
     def _agree_lengths(self) -> list[int]:
@@ -45,6 +46,9 @@ class Drain(Ledger):
 
     def _drain_hit(self, op: Operation) -> None:
         decision = self._decide(op)
+        if decision == "grant" and self.extra:
+            self._clamp(op)
+            decision = self._decide(op)
         if decision == "skip":
             self.log.emit(events.SKIPPED, op.id)
             self.counters.skipped += 1
@@ -79,7 +83,9 @@ class Drain(Ledger):
         if host_pages is None:
             raise PoolError(f"{pages} pages were to be had for {op.id}, and then were not")
         self.counters.shortened += pages < op.hit_pages
-        op.allocate(host_pages, evictable=self.tree.evictable_host_pages(), free=self.host.allocator.available)
+        slots = self._grant_slots(op, pages)
+        evictable, free = self.tree.evictable_host_pages(), self.host.allocator.available
+        op.allocate(host_pages, evictable=evictable, free=free, slots=slots)
         self.controller.prefetch_buffer.put(op)
 
     def _plan_grant(self, op: Operation) -> int:
@@ -102,4 +108,8 @@ class Drain(Ledger):
         self.tree.unprotect_host(self.backups.pop(job))
         self.counters.stored_pages += len(job.host_pages) - ack.failed_pages
         self.counters.unstored_pages += ack.failed_pages
+        self._unhold(job)
+        if job.slots:
+            self.counters.stored_slots += len(job.slots) - ack.failed_slots
+            self.counters.unstored_slots += ack.failed_slots
         self.log.emit(events.STORED, node=job.node.id, pages=len(job.host_pages), failed=ack.failed_pages)

@@ -19,6 +19,7 @@ SUBMITTED = "submitted"
 DECLINED = "declined"
 STOPPED = "stopped"
 SKIPPED = "skipped"
+CLAMPED = "clamped"
 REVOKED = "revoked"
 ALLOCATED = "allocated"
 FETCHED = "fetched"
@@ -49,6 +50,7 @@ LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
     DECLINED: ("reason", "span"),
     STOPPED: (),
     SKIPPED: (),
+    CLAMPED: ("pages",),
     REVOKED: ("reason", "by", "evictable", "free"),
     ALLOCATED: ("pages", "hit", "evictable", "free"),
     FETCHED: ("pages", "known", "reason"),

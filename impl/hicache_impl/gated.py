@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hicache_impl.events import OpId
-from hicache_impl.runtime import GATES, Queue, Stalled, Thread, Waiter
+from hicache_impl.runtime import BESIDE_GATES, COPY_GATES, GATES, Queue, Stalled, Thread, Waiter
 
 
 class _Parked:
@@ -142,7 +142,7 @@ class GatedRuntime:
             return self._seconds
 
     def gate(self, name: str, rank: int, op: OpId | None = None) -> None:
-        """Pass, or wait here while the gate is held. ValueError: not one of GATES."""
+        """Pass, or wait here while the gate is held. ValueError: there is none of this name."""
         _check_gate(name)
         with self._lock:
             if self._is_held(name, rank):
@@ -285,5 +285,6 @@ class GatedRuntime:
 
 
 def _check_gate(name: str) -> None:
-    if name not in GATES:
-        raise ValueError(f"no gate {name!r}; the gates are {', '.join(GATES)}")
+    known = (*GATES, *BESIDE_GATES, *COPY_GATES)
+    if name not in known:
+        raise ValueError(f"no gate {name!r}; the gates are {', '.join(known)}")

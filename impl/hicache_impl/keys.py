@@ -69,6 +69,11 @@ def chain_hashes(key: PrefixKey, parent: bytes | None = None) -> tuple[bytes, ..
     return tuple(hashes)
 
 
+def pool_hash(page_hash: bytes, pool: str) -> bytes:
+    """What is beside a page in an extra pool is known by the page's hash and the pool's name."""
+    return hashlib.sha256(b"beside " + pool.encode() + b" " + page_hash).digest()
+
+
 def _page_count(n: int) -> int:
     if n < 0:
         raise ValueError(f"a number of pages is >= 0, not {n}")

@@ -7,7 +7,7 @@ page numbers is equal on all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -16,21 +16,24 @@ from hicache_impl.config import CacheConfig
 from hicache_impl.controller import BackupJob, Controller
 from hicache_impl.device_pool import DevicePool
 from hicache_impl.events import Log
+from hicache_impl.extra_pools import ExtraPool, free_slots
 from hicache_impl.host_pool import HostPool
 from hicache_impl.operation import Operation, RevokedBy
 from hicache_impl.ranks import Groups
 from hicache_impl.runtime import Runtime
 from hicache_impl.storage import Storage
-from hicache_impl.trees.hiradix import HiRadixTree
+from hicache_impl.trees.components import HOST
+from hicache_impl.trees.core import RadixTree
 from hicache_impl.trees.node import Node
 
 
 @dataclass(frozen=True)
 class Pools:
-    """The two pools of one rank."""
+    """The pools of one rank: of pages, and of what is beside them."""
 
     host: HostPool
     device: DevicePool
+    extra: Mapping[str, ExtraPool] = field(default_factory=dict)
 
 
 def _counter() -> Counter[str]:
@@ -39,7 +42,7 @@ def _counter() -> Counter[str]:
 
 @dataclass
 class Counters:
-    """What happened so far. Operations by final state and reason; the rest in pages, or in times where it says so.
+    """What happened so far. Operations by final state and reason; the rest in pages, slots of extra pools, or times.
 
     `passed_terminated` counts operations. `hit_pages` by tier: what `prefill` found on device and on host, and what
     prefetches published that was not known before.
@@ -59,6 +62,12 @@ class Counters:
     stored_pages: int = 0
     unstored_pages: int = 0
     loaded_pages: int = 0
+    reclaimed_slots: int = 0
+    evicted_slots: int = 0
+    written_slots: int = 0
+    stored_slots: int = 0
+    unstored_slots: int = 0
+    loaded_slots: int = 0
     pages_verified: int = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -77,7 +86,7 @@ class Ledger:
         self,
         config: CacheConfig,
         rank: int,
-        tree: HiRadixTree,
+        tree: RadixTree,
         pools: Pools,
         storage: Storage,
         groups: Groups,
@@ -90,6 +99,7 @@ class Ledger:
         self.tree = tree
         self.host = pools.host
         self.device = pools.device
+        self.extra = pools.extra
         # None while it is detached.
         self.storage: Storage | None = storage
         self.groups = groups
@@ -102,7 +112,7 @@ class Ledger:
     def _new_controller(self, storage: Storage) -> Controller:
         """New queues, and threads that are not yet started, on `storage`."""
         return self._controller_class(
-            self.config, self.rank, self.host, storage, self.groups.query, self.runtime, self.log
+            self.config, self.rank, self.host, storage, self.groups.query, self.runtime, self.log, self.extra
         )
 
     def _begin(self) -> None:
@@ -156,6 +166,7 @@ class Ledger:
     def _on_evict_host(self, node: Node) -> None:
         self.log.emit(events.EVICTED, node=node.id, pages=len(node))
         self.counters.evicted_pages += len(node)
+        free_slots(self.extra, HOST, {name: list(node.slots_of(name, HOST).values()) for name in self.extra})
 
     def _release_pages(self, pages: Sequence[int]) -> None:
         """Put pages on the release queue, from where all ranks take the same number at a time."""

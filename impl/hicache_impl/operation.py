@@ -6,8 +6,9 @@ under the same lock, so that the log's order is the order of the steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from transitions import Machine, MachineError
@@ -74,6 +75,10 @@ class Operation:
     `key` is the span only; its hash chain starts after `parent_hash` (None: at the root). `host_pages` are this rank's
     pool pages, one a granted page; `counted_pages` of them, from the first, hold their bytes. `submitted_at` is in
     seconds of the runtime's clock.
+
+    With extra pools: `before` are the hashes of the last known pages, as many as a window may reach back to. `ends` are
+    the numbers of pages, up to the hit, after which all pools have on all ranks what a prefix needs (None: any number).
+    `slots` are this rank's host slots by pool and position from the root.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class Operation:
         submitted_at: float,
         log: Log,
         lock: AbstractContextManager[Any],
+        before: Sequence[bytes] = (),
     ) -> None:
         self.id: OpId = (rid, attempt)
         self.rid = rid
@@ -96,12 +102,15 @@ class Operation:
         self.anchor = anchor
         self.parent_hash = parent_hash
         self.base_pages = base_pages
+        self.before = tuple(before)
         self.submitted_at = submitted_at
         self.lock = lock
         self.state = QUEUED
         self.hashes: tuple[bytes, ...] = ()
         self.hit_pages = 0
+        self.ends: tuple[int, ...] | None = None
         self.host_pages: tuple[int, ...] = ()
+        self.slots: Mapping[str, Mapping[int, int]] = {}
         self.counted_pages = 0
         self.terminated = False
         self.stop_asked = False
@@ -163,6 +172,13 @@ class Operation:
                 self.fire("query")
             self._emit(events.QUERY_AGREED, hit=self.hit_pages)
 
+    def hash_at(self, position: int) -> bytes:
+        """The hash of the page at this position from the root. IndexError: it is neither of the hit nor of `before`."""
+        index = position - self.base_pages
+        if index < -len(self.before):
+            raise IndexError(f"no hash is kept of position {position}")
+        return self.hashes[index] if index >= 0 else self.before[index]
+
     # The IO thread's steps.
 
     def start_page(self, page: int) -> bool:
@@ -183,6 +199,22 @@ class Operation:
             self._emit(events.IO_LANDED, page=page)
             return True
 
+    def count_all(self) -> bool:
+        """All bytes are in place, also those beside the pages: count all pages together, unless it was terminated.
+
+        The first page was started before. Why together: of less than all, no end serves.
+        """
+        with self.lock:
+            if self.terminated:
+                self._emit(events.IO_UNCOUNTED, page=0)
+                return False
+            for page in range(self.granted_pages):
+                if page:
+                    self._emit(events.IO_STARTED, page=page)
+                self.counted_pages += 1
+                self._emit(events.IO_LANDED, page=page)
+            return True
+
     def fail_page(self, page: int, reason: str) -> None:
         """The bytes did not come: the operation is terminated, unless it was before."""
         with self.lock:
@@ -199,11 +231,26 @@ class Operation:
 
     # The scheduler's steps.
 
-    def allocate(self, host_pages: Sequence[int], *, evictable: int, free: int) -> None:
-        """The drain gives these host pages."""
+    def clamp(self, pages: int) -> None:
+        """The extra pools have room for no more than this; from here on the hit is no longer."""
+        with self.lock:
+            self.hashes = self.hashes[:pages]
+            self.hit_pages = pages
+            self._emit(events.CLAMPED, pages=pages)
+
+    def allocate(
+        self,
+        host_pages: Sequence[int],
+        *,
+        evictable: int,
+        free: int,
+        slots: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """The drain gives these host pages, and these host slots of the extra pools."""
         with self.lock:
             self.fire("allocate")
             self.host_pages = tuple(host_pages)
+            self.slots = slots
             self._emit(events.ALLOCATED, pages=self.granted_pages, hit=self.hit_pages, evictable=evictable, free=free)
 
     def ask_stop(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hicache_impl.audit import check_bytes
+from hicache_impl.audit import check_bytes, check_slots
 from hicache_impl.content import page_content
 from hicache_impl.keys import PrefixKey, chain_hashes
 from hicache_impl.tiers import Tiers
@@ -27,23 +27,27 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
     fits, and a rest that does not fit is not computed. Same calls, same answer on every rank.
     """
     match = cache.match(key)
-    on_device, on_host = len(match.device_pages), len(match.host_pages)
+    on_device, on_host, node = len(match.device_pages), len(match.host_pages), match.host_node
     hashes = chain_hashes(key)
     loaded = cache.load_back(match)
     if loaded is None:
-        on_host = 0
+        on_device, on_host, node = match.ready_pages, 0, match.ready_node
     done = on_device + on_host
+    # A model would wait for each layer when it comes to it, also for what others load.
+    cache.wait_loaded()
     wrong = check_bytes(cache, hashes[on_device:done], loaded or (), cache.device, f"pages {on_device} to {done}")
-    node = match.host_node if on_host else match.device_node
+    wrong += check_slots(cache, hashes[:done], node)
     cache.lock(node)
     try:
         computed = cache.alloc_device(len(key) - done) or ()
         for page, page_hash in zip(computed, hashes[done:], strict=False):
             cache.device.view(page).copy_(
-                page_content(page_hash, cache.rank, cache.config.layers, cache.config.layer_bytes)
+                page_content(page_hash, cache.rank, cache.config.stored_layers, cache.config.layer_bytes)
             )
         reached = key.first(done + len(computed))
-        inserted = cache.insert(reached, [*match.device_pages, *(loaded or ()), *computed])
+        slots = cache.compute_beside(hashes[: len(reached)], done, node)
+        pages = [*match.device_pages[:on_device], *(loaded or ()), *computed]
+        inserted = cache.insert(reached, pages, slots)
     finally:
         cache.unlock(node)
     cache.free_device(inserted.duplicate_pages)

@@ -193,6 +193,7 @@ class Replay:
         """Every page that the request finds holds its bytes, on device and on host; what was published is found."""
         cache, rid = self.cache, waiting.rid
         match = cache.match(waiting.key)
+        cache.wait_loaded()
         on_device = len(match.device_pages)
         hashes = chain_hashes(waiting.key)
         self.problems += check_bytes(cache, hashes, match.device_pages, cache.device, f"device pages for {rid}")

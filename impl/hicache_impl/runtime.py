@@ -30,6 +30,12 @@ GATES = (
 page is started, bytes in place but not counted (the page still has its writer), before a tail page is released. Backup:
 node taken, before the ack."""
 
+BESIDE_GATES = ("io.beside",)
+"""IO, with extra pools: bytes of a slot in place (it still has its writer)."""
+
+COPY_GATES = ("write.take", "write.layer", "write.landed", "load.take", "load.layer", "load.landed")
+"""Where copies end later than they begin: a copy taken, before each layer, all layers in place but not yet told."""
+
 
 class Stalled(Exception):
     """What is waited for cannot come: nobody is left who could bring it, or the time is up."""
@@ -107,7 +113,7 @@ class Runtime(Protocol):
         ...
 
     def gate(self, name: str, rank: int, op: OpId | None = None) -> None:
-        """A named point (see GATES) of the calling worker."""
+        """A named point (see GATES, BESIDE_GATES, COPY_GATES) of the calling worker."""
         ...
 
     def collect(self, queue: Queue, timeout_s: float) -> Any:

@@ -1,119 +1,182 @@
-"""Between the tiers, by the scheduler: device -> host (write-through), host -> storage (queued), host -> device."""
+"""Between the tiers, by the scheduler: device -> host (see config.WritePolicy), host -> storage, host -> device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from hicache_impl import events
-from hicache_impl.controller import BackupJob
+from hicache_impl.copies import Copies
+from hicache_impl.extra_pools import free_slots
 from hicache_impl.keys import PrefixKey
-from hicache_impl.ledger import Ledger
-from hicache_impl.trees.node import Inserted, Match, Node, TreeError
+from hicache_impl.transfers import LOAD, WRITE
+from hicache_impl.trees.components import DEVICE
+from hicache_impl.trees.node import Inserted, Match, Node, Slots, TreeError
 
 
-class Tiers(Ledger):
+class Tiers(Copies):
     """Matching, inserting and moving pages. Every call takes the same decisions on every rank, without a collective."""
 
     def match(self, key: PrefixKey) -> Match:
         """The longest known prefix, device first, then host only."""
         return self.tree.match(key)
 
-    def insert(self, key: PrefixKey, device_pages: Sequence[int]) -> Inserted:
-        """Hang computed device pages, one for each page of `key`, into the tree and write them through.
+    def insert(self, key: PrefixKey, device_pages: Sequence[int], slots: Slots = MappingProxyType({})) -> Inserted:
+        """Hang computed device pages, one for each page of `key`, into the tree, and write what the policy says.
 
-        The caller frees `duplicate_pages`. Errors: see HiRadixTree.insert_device.
+        `slots` is what is beside them; of it, what the tree has already is freed. The caller frees `duplicate_pages`.
+        Errors: see RadixTree.insert_device and RadixTree.attach.
         """
         inserted = self.tree.insert_device(key, device_pages)
-        self._write_through(inserted.node)
+        free_slots(self.extra, DEVICE, self.tree.attach(inserted.node, DEVICE, slots))
+        for step in self.tree.path(inserted.node):
+            step.hits += 1
+        if self.config.write_policy != "write_back":
+            self._write_through(inserted.node)
         return inserted
 
     def _write_through(self, node: Node) -> None:
-        """Back up every node down to `node` that is not yet, as far as host pages can be had.
+        """Back up every node down to `node` that is not yet, as far as they are worth it and host pages can be had.
 
         Why it stops at the first that cannot: a backed-up node needs backed-up ancestors.
         """
         for step in self.tree.path(node):
-            if step.host is None and not self._write_node(step):
+            if step.host is None and not (self._is_worth_writing(step) and self._write_node(step)):
                 return
+            self._write_late(step)
 
-    def _write_node(self, node: Node) -> bool:
-        if self._obtainable_pages() < len(node):
+    def _write_late(self, node: Node) -> None:
+        """Back up what was computed beside pages that are backed up, if there is room for it."""
+        if self._is_short_beside(node) and self._has_room_beside(node):
+            job = self._new_backup(node, ())
+            self.log.emit(events.WRITTEN, node=node.id, pages=0)
+            self._queue_backup(job)
+
+    def _is_worth_writing(self, node: Node) -> bool:
+        return self.config.write_policy == "write_through" or node.hits >= self.config.write_through_hits
+
+    def _write_node(self, node: Node, *, evicts: bool = False) -> bool:
+        if self._obtainable_pages() < len(node) or not self._has_room_beside(node):
             return False
         self._make_room(len(node))
         host_pages = self.host.allocator.alloc(len(node))
         if host_pages is None or node.device is None:
             return False
-        self.host.store_from(self.device, node.device, host_pages)
-        self.tree.set_host(node, host_pages)
-        self.counters.written_pages += len(node)
-        self.log.emit(events.WRITTEN, node=node.id, pages=len(node))
-        self._queue_backup(node, host_pages)
+        self._begin_write(node, host_pages, evicts=evicts)
         return True
-
-    def _queue_backup(self, node: Node, host_pages: tuple[int, ...]) -> None:
-        """The backup thread reads these host pages until its ack is drained; so long they are protected.
-
-        While no store is attached, the pages count as refused at once.
-        """
-        if self.storage is None:
-            self.counters.unstored_pages += len(host_pages)
-            self.log.emit(events.STORED, node=node.id, pages=len(host_pages), failed=len(host_pages))
-            return
-        job = BackupJob(node, tuple(node.hashes), host_pages)
-        self.tree.protect_host(node)
-        self.backups[job] = node
-        self.controller.backup_queue.put(job)
 
     def load_back(self, match: Match) -> list[int] | None:
         """Copy the host-only part of a match to the device; its device pages, or None when that cannot be done.
 
-        None: the match is out of date, or the device pages cannot be had. An empty list: there is no such part.
+        They may be read when `wait_layer` has returned for the layer. None: the match is out of date, more than
+        `load_back_pages_max` pages would be on their way, or the device pages cannot be had. An empty list: there is no
+        such part.
         """
         try:
             path = self.tree.path(match.host_node, match.device_node)
             nodes = [node for node in path if node.device is None]
             if sum(map(len, nodes)) != len(match.host_pages) or any(node.host is None for node in nodes):
                 return None
-            self.tree.lock_device(match.device_node)
+            if len(match.host_pages) > self._loadable_pages():
+                return None
+            taken = self._alloc_to_load(match)
         except TreeError:
             return None
-        try:
-            # Locked, because making room must not take away what the loaded part hangs from.
-            device_pages = self.alloc_device(len(match.host_pages))
-        finally:
-            self.tree.unlock_device(match.device_node)
-        if device_pages is None:
+        if taken is None:
             return None
+        device_pages, slots = taken
         done = 0
         for node in nodes:
             pages = device_pages[done : done + len(node)]
             done += len(node)
             self._load_node(node, pages)
+        self._load_beside(match, slots)
         return list(device_pages)
 
+    def _alloc_to_load(self, match: Match) -> tuple[tuple[int, ...], dict[str, dict[int, int]]] | None:
+        """Device pages for the host part, and slots for what is beside it; None: either cannot be had.
+
+        Why it is locked and protected: making room must not take away what the part hangs from; nor, where it writes
+        back and so makes room on the host, the part itself.
+        """
+        self.tree.lock_device(match.device_node)
+        if match.host_pages:
+            self.tree.protect_host(match.host_node)
+        try:
+            device_pages = self.alloc_device(len(match.host_pages))
+            slots = None if device_pages is None else self._take_slots_to_load(match)
+        finally:
+            self.tree.unlock_device(match.device_node)
+            if match.host_pages:
+                self.tree.unprotect_host(match.host_node)
+        if device_pages is None or slots is None:
+            self.free_device(device_pages or ())
+            return None
+        return device_pages, slots
+
+    def _loadable_pages(self) -> int:
+        """Pages that may be on their way to the device besides those that are."""
+        loading = self.lanes[LOAD].pages if LOAD in self.lanes else 0
+        return self.config.load_back_pages_max - loading
+
     def _load_node(self, node: Node, device_pages: Sequence[int]) -> None:
-        assert node.host is not None
-        self.device.load_from(self.host, node.host, device_pages)
-        self.tree.set_device(node, device_pages)
+        self._begin_load(node, device_pages)
         self.counters.loaded_pages += len(node)
         self.log.emit(events.LOADED, node=node.id, pages=len(node))
 
     def alloc_device(self, pages: int) -> tuple[int, ...] | None:
-        """Device pages for the caller, evicting what may be; None when they cannot be had."""
+        """Device pages for the caller, evicting what may be; None when they cannot be had.
+
+        What has to be written before it is evicted is waited for: all ranks wait for the same copies.
+        """
+        self._evict_missing(pages)
+        while self._is_writing_back() and self.device.allocator.available < pages:
+            self._drain_writes([self.lanes[WRITE].get()])
+            self._evict_missing(pages)
+        return self.device.allocator.alloc(pages)
+
+    def _evict_missing(self, pages: int) -> None:
         missing = pages - self.device.allocator.available
         if missing > 0:
             self.evict_device(missing)
-        return self.device.allocator.alloc(pages)
 
     def free_device(self, pages: Sequence[int]) -> None:
         """Give device pages back that the caller owns. Errors: see PageAllocator.free."""
         self.device.allocator.free(pages)
 
     def evict_device(self, pages: int) -> int:
-        """Drop at least `pages` device pages of nodes that nobody locks, as far as there are; returns how many."""
-        evicted = self.tree.evict_device(pages, lambda node: None)
+        """Drop at least `pages` device pages of nodes that nobody locks, as far as there are; returns how many.
+
+        By the policy `write_back`, what is not on the host is written first, and only dropped at once when the host has
+        no room for it. What is being written counts towards `pages`, is dropped when it has landed, and not returned.
+        """
+        if self.config.write_policy == "write_back":
+            return self._evict_writing_back(pages)
+        evicted = self.tree.evict_device(pages, self._on_evict_device)
         self.device.allocator.free(evicted)
         return len(evicted)
+
+    def _evict_writing_back(self, pages: int) -> int:
+        evicted = 0
+        leaving = sum(len(job.device_pages) for job in self._write_jobs() if job.evicts)
+        while evicted + leaving < pages and (node := self.tree.device_order.oldest()) is not None:
+            if node.host is None and self._write_back(node):
+                leaving += len(node) if node.lock_ref else 0
+                continue
+            if node.host is not None:
+                self._write_late(node)
+            evicted += self._evict_one()
+        return evicted
+
+    def _write_back(self, node: Node) -> bool:
+        """Write `node`, and what is above it and not written; False, and nothing is: the host has no room for all."""
+        steps = [step for step in self.tree.path(node) if step.host is None]
+        if sum(map(len, steps)) > self._obtainable_pages():
+            return False
+        return all(self._write_node(step, evicts=step is node) for step in steps)
+
+    def _is_writing_back(self) -> bool:
+        return any(job.evicts for job in self._write_jobs())
 
     def lock(self, node: Node) -> None:
         """A running request uses the device values down to `node`."""

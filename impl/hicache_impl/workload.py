@@ -5,30 +5,17 @@ Registered as the entry point `reference` of the group `hicheck.workloads`.
 
 from __future__ import annotations
 
-import json
-import math
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hicache_impl.disruptions import check_fault
-from hicache_impl.runtime import ThreadRuntime
+from hicache_impl.rank_processes import RankProcesses
 from hicache_impl.storage import open_storage
 from hicache_impl.traces import BLOCK_TOKENS, Trace
 from hicache_impl.workload_rank import WorkloadOptions, run_alone
-
-# How long the other ranks may go on once one of them has ended with a finding or has died.
-GRACE_S = 5.0
-POLL_S = 0.1
-
-
-class RankDied(RuntimeError):
-    """The process of a rank ended without a result."""
 
 
 def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
@@ -49,7 +36,8 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
     if checked.ranks == 1:
         results = [run_alone(checked, trace, progress)]
     else:
-        results = _Processes(checked, progress).run()
+        processes = RankProcesses("hicache_impl.workload_rank", checked.logs, checked.ranks, progress)
+        results = processes.run(msgspec.json.encode(checked))
     return _report(checked, trace, results)
 
 
@@ -74,94 +62,6 @@ def _checked(options: Mapping[str, Any]) -> WorkloadOptions:
             f"abort_rate and stop_rate together must be at most 1, not {checked.abort_rate + checked.stop_rate:g}"
         )
     return checked
-
-
-class _Processes:
-    """Starts a process a rank, passes rank 0's progress on, and ends all of them whatever happens."""
-
-    def __init__(self, options: WorkloadOptions, progress: Callable[[str], None]) -> None:
-        self._options = options
-        self._folder = Path(options.logs)
-        self._progress = progress
-        self._runtime = ThreadRuntime()
-        self._processes: list[subprocess.Popen[str]] = []
-        self._first_spoilt: int | None = None
-
-    def run(self) -> list[dict[str, Any]]:
-        """The results of the ranks that have one, in rank order. RankDied: one has none, and none has a finding."""
-        (self._folder / "options.json").write_bytes(msgspec.json.encode(self._options))
-        try:
-            for rank in range(self._options.ranks):
-                self._processes.append(self._start(rank))
-            reader = self._runtime.thread("progress", self._pass_progress_on)
-            reader.start()
-            self._wait()
-        finally:
-            for process in self._processes:
-                process.kill()
-                process.wait()
-        reader.join(GRACE_S)
-        return self._results()
-
-    def _start(self, rank: int) -> subprocess.Popen[str]:
-        with self._stderr(rank).open("w", encoding="utf-8") as stderr:
-            return subprocess.Popen(
-                [sys.executable, "-m", "hicache_impl.workload_rank", str(self._folder), str(rank)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                stderr=stderr,
-                text=True,
-            )
-
-    def _pass_progress_on(self) -> None:
-        lines = self._processes[0].stdout
-        assert lines is not None
-        for line in lines:
-            self._progress(line.rstrip("\n"))
-
-    def _wait(self) -> None:
-        """Until all have ended, or the grace has passed since one ended in a way that the others cannot survive."""
-        pause = self._runtime.event()
-        deadline_s = math.inf
-        while any(process.poll() is None for process in self._processes) and self._runtime.now() < deadline_s:
-            spoilt = [rank for rank in range(len(self._processes)) if self._spoils(rank)]
-            if spoilt and self._first_spoilt is None:
-                # A rank that a signal ended comes first: the others only lost their connection to it.
-                self._first_spoilt = min(spoilt, key=lambda rank: self._processes[rank].returncode)
-                deadline_s = self._runtime.now() + GRACE_S
-            pause.wait(POLL_S)
-
-    def _spoils(self, rank: int) -> bool:
-        if self._processes[rank].poll() is None:
-            return False
-        result = self._result(rank)
-        return result is None or bool(result["broken"])
-
-    def _results(self) -> list[dict[str, Any]]:
-        ranks = range(len(self._processes))
-        results = {rank: result for rank in ranks if (result := self._result(rank)) is not None}
-        missing = sorted(set(ranks) - results.keys(), key=lambda rank: (rank != self._first_spoilt, rank))
-        if missing and not any(result["findings"] for result in results.values()):
-            raise RankDied(f"rank {missing[0]} ended without a result: {self._last_words(missing[0])}")
-        for rank in missing:
-            some = next(iter(results.values()))
-            some["findings"].append(f"rank {rank}: ended without a result: {self._last_words(rank)}")
-        return [results[rank] for rank in sorted(results)]
-
-    def _result(self, rank: int) -> dict[str, Any] | None:
-        path = self._folder / f"rank-{rank}.json"
-        try:
-            result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-        return result
-
-    def _stderr(self, rank: int) -> Path:
-        return self._folder / f"rank-{rank}.stderr"
-
-    def _last_words(self, rank: int) -> str:
-        lines = [line for line in self._stderr(rank).read_text(encoding="utf-8").splitlines() if line.strip()]
-        return lines[-1].strip() if lines else f"exit code {self._processes[rank].returncode}"
 
 
 def _report(options: WorkloadOptions, trace: Trace, results: list[dict[str, Any]]) -> dict[str, Any]:

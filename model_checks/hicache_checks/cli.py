@@ -29,7 +29,7 @@ class Bounds(enum.StrEnum):
     COPYING = "copying"
     STORING = "copying+storing"
     CONTROL = "control"
-    RESETTING = "copying+control+resetting"
+    POOLS = "pools"
     GROUPS = "groups"
 
 
@@ -56,6 +56,13 @@ class Policy(enum.StrEnum):
     BEST_EFFORT = "best_effort"
     WAIT_COMPLETE = "wait_complete"
     TIMEOUT = "timeout"
+
+
+class Store(enum.StrEnum):
+    """Where a soak backs its pages up."""
+
+    MEMORY = "memory"
+    FILE = "file"
 
 
 class Fault(enum.StrEnum):
@@ -322,6 +329,27 @@ def workload(
         return workload_command.run(options, screen)
 
     return run_command("workload", json, body)
+
+
+@app.command()
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.01, help="How long.")] = 30.0,
+    ranks: Annotated[int, typer.Option(min=1, max=16, help="Gloo processes.")] = 2,
+    store: Annotated[Store, typer.Option(help="Where pages are backed up: files go to a temporary folder.")] = (
+        Store.MEMORY
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds, equal steps.")] = 0,
+    target: Annotated[str, typer.Option(metavar="NAME", help="A registered runner, or module:function.")] = "reference",
+    json: JsonOption = None,
+) -> int:
+    """Random work, aborts, faults, attach, detach and reset for a long time: nothing breaks, leaks, hangs or grows."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import soak_command
+
+        return soak_command.run(soak_command.SoakOptions(minutes, ranks, store.value, seed, target), screen)
+
+    return run_command("soak", json, body)
 
 
 @app.command()

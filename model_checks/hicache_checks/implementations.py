@@ -10,6 +10,7 @@ from hicache_checks.reporting import InputError
 
 TARGETS = "hicheck.targets"
 WORKLOADS = "hicheck.workloads"
+SOAKS = "hicheck.soaks"
 MUTANTS = "hicheck.mutants"
 
 

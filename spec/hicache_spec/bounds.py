@@ -12,6 +12,22 @@ BEST_EFFORT, WAIT_COMPLETE, TIMEOUT = POLICY
 WRITE_POLICY = enumeration("write_policy", "write_through write_through_selective write_back")
 WRITE_THROUGH, WRITE_THROUGH_SELECTIVE, WRITE_BACK = WRITE_POLICY
 
+POOL_KIND = enumeration("pool_kind", "sidecar state optional_state")
+SIDECAR, STATE, OPTIONAL_STATE = POOL_KIND
+
+
+@dataclass(frozen=True)
+class ExtraPool:
+    """§12 A further pool of host slots on every rank: its kind, and how many slots it has.
+
+    `stored[c]`: the depths of chain c for which storage has something, as long as it does not churn. Of a sidecar: the
+    pages that have theirs. Of a state: the prefixes for whose end there is one.
+    """
+
+    kind: int
+    slots: int
+    stored: tuple[tuple[int, ...], ...]
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -46,6 +62,7 @@ class Bounds:
     replicated: bool = False
     put_fails: bool = False
     forgets: bool = False
+    pools: tuple[ExtraPool, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("requests", "attempts", "ranks", "host_pages", "chain_pages", "threshold_pages", "limit_pages"):
@@ -61,6 +78,20 @@ class Bounds:
             raise ValueError(f"policy must be one of {', '.join(POLICY.members)}")
         if not 0 <= self.write_policy < len(WRITE_POLICY.members):
             raise ValueError(f"write_policy must be one of {', '.join(WRITE_POLICY.members)}")
+        for pool in self.pools:
+            self._check_pool(pool)
+
+    def _check_pool(self, pool: ExtraPool) -> None:
+        if not 0 <= pool.kind < len(POOL_KIND.members):
+            raise ValueError(f"the kind of a pool must be one of {', '.join(POOL_KIND.members)}")
+        if len(pool.stored) != len(self.stored_pages):
+            raise ValueError("what storage has of a pool is said for each chain")
+        for depths, stored in zip(pool.stored, self.stored_pages, strict=True):
+            if any(not 1 <= depth <= stored for depth in depths):
+                raise ValueError(f"what storage has of a pool lies at the stored pages, 1..{stored}")
+        needed = sum(n if pool.kind == SIDECAR else min(n, 1) for n in self.resident_pages)
+        if needed > pool.slots:
+            raise ValueError(f"what is resident needs {needed} slots of a pool that has {pool.slots}")
 
 
 SOLO_CHURN = Bounds(

@@ -59,6 +59,7 @@ LOGGED_LOCKSTEP: dict[str, tuple[str, ...]] = {
     "declined": ("reason", "span"),
     "stopped": (),
     "skipped": (),
+    "clamped": ("pages",),
     "revoked": ("reason", "by", "evictable", "free"),
     "allocated": ("pages", "hit", "evictable", "free"),
     "fetched": ("pages", "known", "reason"),

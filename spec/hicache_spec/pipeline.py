@@ -70,7 +70,7 @@ from .state import (
     is_terminated,
     retire,
 )
-from .tree import attach, evict, known_pages, protect, room, unprotect
+from .tree import anchor_depth, attach, evict, known_pages, protect, room, unprotect
 
 # ---- §3.1 submit
 
@@ -87,7 +87,7 @@ def sched_submit(s: State, request: int, chain: int) -> None:
 
 def submit(s: State, request: int, chain: int) -> None:
     """What is submitted is declined or becomes an operation."""
-    span = LENGTH - s.resident[chain]
+    span = LENGTH - anchor_depth(s, chain)
     reason = why_declined(s, request, span)
     if reason != NONE:
         emit(s, ON_DECLINED, request, reason, span)
@@ -113,7 +113,7 @@ def admit(s: State, request: int, chain: int, span: int) -> None:
     s.record[request] = op
     s.phase[op] = QUEUED
     s.chain[op] = chain
-    s.base[op] = s.resident[chain]
+    s.base[op] = anchor_depth(s, chain)
     s.span[op] = span
     s.occupied += span
     protect(s, op)
@@ -148,6 +148,11 @@ def query_ask_storage(s: State, rank: int, hit: int) -> None:
     """
     require(s.stage[rank] in (SKIPPING, LOOKING), "an operation is taken and not yet looked up")
     require(may_answer(s, rank, s.query_queue[rank][0], hit), "storage can give this answer")
+    note_answer(s, rank, hit)
+
+
+def note_answer(s: State, rank: int, hit: int) -> None:
+    """The rank has its answer and goes to the all-reduce."""
     s.stage[rank] = ANSWERED
     s.answer[rank] = hit
     emit(s, ON_QUERY_ASKED, rank, s.query_queue[rank][0], hit)
@@ -171,15 +176,20 @@ def query_agree(s: State) -> None:
     require(all(s.stage[r] == ANSWERED for r in RANKS), "every rank has its answer and is in the all-reduce")
     op = s.query_queue[0][0]
     for r in RANKS:
-        s.hit[r][op] = agreed_hit(s, r)
+        take_agreed(s, r, op)
         s.stage[r] = AGREED
     if s.phase[op] == QUEUED:
         advance(s, op, QUERY)
     emit(s, ON_QUERY_AGREED, op, s.hit[0][op])
 
 
+def take_agreed(s: State, rank: int, op: int) -> None:
+    """A rank notes what comes out of the all-reduce."""
+    s.hit[rank][op] = agreed_hit(s, rank)
+
+
 def agreed_hit(s: State, rank: int) -> int:
-    """What a rank takes out of the all-reduce."""
+    """The hit that a rank takes out of the all-reduce."""
     return min(s.answer[r] for r in RANKS)
 
 
@@ -189,9 +199,14 @@ def query_put(s: State, rank: int) -> None:
     require(s.stage[rank] == AGREED, "the hit count is agreed")
     op = s.query_queue[rank].pop(0)
     s.stage[rank] = IDLE
-    s.answer[rank] = 0
+    forget_answer(s, rank)
     emit(s, ON_QUERY_PUT, rank, op)
     s.hit_queue[rank].append(op)
+
+
+def forget_answer(s: State, rank: int) -> None:
+    """The thread's own answer is of no use any more."""
+    s.answer[rank] = 0
 
 
 # ---- §3.6 the drain
@@ -243,8 +258,13 @@ def decide(s: State, op: int) -> None:
     else:
         allocate(s, found, s.hit[0][op])
     for r in RANKS:
-        s.hit[r][op] = 0
+        forget_agreed(s, r, op)
     retire(s, op)
+
+
+def forget_agreed(s: State, rank: int, op: int) -> None:
+    """The drain has used what the ranks agreed on."""
+    s.hit[rank][op] = 0
 
 
 def find_record(s: State, op: int) -> int:
@@ -260,13 +280,23 @@ def allocate(s: State, op: int, hit: int) -> None:
 
     Why: nothing is evicted before it is known to be enough, so that a refused operation leaves no trace.
     """
-    pages = min(hit, room(s))
+    pages = grantable_pages(s, op, hit)
     if pages < THRESHOLD:
         revoke(s, op, NO_MEMORY)
     else:
-        if s.free[0] < pages:
-            evict(s, pages - s.free[0])
+        make_room(s, op, pages)
         grant(s, op, pages, hit)
+
+
+def grantable_pages(s: State, op: int, hit: int) -> int:
+    """The longest prefix of the hit for which memory can be had."""
+    return min(hit, room(s))
+
+
+def make_room(s: State, op: int, pages: int) -> None:
+    """What `pages` pages lack leaves the tree."""
+    if s.free[0] < pages:
+        evict(s, pages - s.free[0])
 
 
 def grant(s: State, op: int, pages: int, hit: int) -> None:
@@ -330,12 +360,22 @@ def io_land_page(s: State, rank: int) -> None:
     op = s.buffer[rank][0]
     s.writing[rank] = False
     s.filled[rank] += 1
+    has_landed(s, rank, op)
+    leave_io(s, rank, op)
+
+
+def has_landed(s: State, rank: int, op: int) -> None:
+    """The bytes of the latest page are in place."""
+    count_page(s, rank, op)
+
+
+def count_page(s: State, rank: int, op: int) -> None:
+    """The latest page is counted, unless the operation is terminated."""
     if s.stopped[rank][op]:
         emit(s, ON_IO_UNCOUNTED, rank, op, s.filled[rank] - 1)
     else:
         s.counted[rank][op] += 1
         emit(s, ON_IO_LANDED, rank, op, s.filled[rank] - 1)
-    leave_io(s, rank, op)
 
 
 @action(rank=RANKS)
@@ -345,10 +385,15 @@ def io_fail_page(s: State, rank: int) -> None:
     require(s.writing[rank], "a page is being read")
     op = s.buffer[rank][0]
     s.writing[rank] = False
+    fail(s, rank, op)
+    emit(s, ON_IO_FAILED, rank, op, s.filled[rank])
+
+
+def fail(s: State, rank: int, op: int) -> None:
+    """What could not be read ends the operation: the flag is set on this rank."""
     s.stopped[rank][op] = True
     if s.phase[op] == ALLOCATED:
         advance(s, op, TERMINATE)
-    emit(s, ON_IO_FAILED, rank, op, s.filled[rank])
 
 
 @action(fairness="weak", rank=RANKS)
@@ -360,7 +405,11 @@ def io_release_page(s: State, rank: int) -> None:
     require(has_work(s, rank), "an operation is in work")
     require(not s.writing[rank], "no page is being read")
     require(s.stopped[rank][s.buffer[rank][0]], "the operation is terminated")
-    op = s.buffer[rank][0]
+    release_page(s, rank, s.buffer[rank][0])
+
+
+def release_page(s: State, rank: int, op: int) -> None:
+    """A page of the tail goes on the release queue."""
     s.tail[rank] += 1
     s.given[rank][op] += 1
     emit(s, ON_IO_RELEASED, rank, op)
@@ -370,11 +419,21 @@ def io_release_page(s: State, rank: int) -> None:
 
 def leave_io(s: State, rank: int, op: int) -> None:
     """The IO thread is done with an operation when every page of it is counted or released."""
-    if s.counted[rank][op] + s.tail[rank] == s.granted[op]:
+    if is_read(s, rank, op):
         s.buffer[rank].pop(0)
-        s.filled[rank] = 0
-        s.tail[rank] = 0
+        forget_read(s, rank)
         retire(s, op)
+
+
+def is_read(s: State, rank: int, op: int) -> bool:
+    """Every page of the operation is counted or released."""
+    return s.counted[rank][op] + s.tail[rank] == s.granted[op]
+
+
+def forget_read(s: State, rank: int) -> None:
+    """The IO thread begins anew."""
+    s.filled[rank] = 0
+    s.tail[rank] = 0
 
 
 # ---- §3.8 poll, stop, abort
@@ -466,10 +525,15 @@ def sched_abort(s: State, request: int) -> None:
 def abort(s: State, op: int) -> None:
     """The caller's abort of a pending operation."""
     terminate(s, op)
+    release_landed(s, op)
+    revoke(s, op, WAS_ABORTED)
+
+
+def release_landed(s: State, op: int) -> None:
+    """What has landed goes on the release queues."""
     for r in RANKS:
         s.releasing[r] += s.counted[r][op]
         s.given[r][op] += s.counted[r][op]
-    revoke(s, op, WAS_ABORTED)
 
 
 def terminate(s: State, op: int) -> None:
@@ -493,8 +557,13 @@ def sched_write_through(s: State, chain: int) -> None:
     """§3.11 A request computed the next page of a chain, and its copy goes to the host tree."""
     require(WRITES, "requests write through")
     require(s.resident[chain] < LENGTH, "the chain has a next page")
-    require(s.free[0] > 0, "a host page is free")
+    require(may_write(s), "a host page is free")
     write_through(s, chain)
+
+
+def may_write(s: State) -> bool:
+    """There is memory for a page that is written through."""
+    return s.free[0] > 0
 
 
 def write_through(s: State, chain: int) -> None:

@@ -157,13 +157,23 @@ def held(s: State, rank: int, op: int) -> int:
 
 def retire(s: State, op: int) -> None:
     """Not a step of the protocol: variables of an ended operation that nobody can read any more are reset."""
-    if is_ended(s, op) and not is_travelling(s, op) and all(s.given[r][op] == s.granted[op] for r in RANKS):
-        s.chain[op] = NONE
-        s.base[op] = 0
-        s.span[op] = 0
-        s.waited[op] = 0
-        s.granted[op] = 0
-        for r in RANKS:
-            s.stopped[r][op] = False
-            s.counted[r][op] = 0
-            s.given[r][op] = 0
+    if is_ended(s, op) and not is_travelling(s, op) and has_given_all(s, op):
+        forget(s, op)
+
+
+def has_given_all(s: State, op: int) -> bool:
+    """The operation holds nothing any more, on any rank, and gave back nothing twice."""
+    return all(s.given[r][op] == s.granted[op] for r in RANKS)
+
+
+def forget(s: State, op: int) -> None:
+    """The variables of the operation are as they were before it."""
+    s.chain[op] = NONE
+    s.base[op] = 0
+    s.span[op] = 0
+    s.waited[op] = 0
+    s.granted[op] = 0
+    for r in RANKS:
+        s.stopped[r][op] = False
+        s.counted[r][op] = 0
+        s.given[r][op] = 0

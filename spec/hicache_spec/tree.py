@@ -12,6 +12,11 @@ from .language import State, emit
 from .state import CHAINS, DEPTHS, RANKS
 
 
+def anchor_depth(s: State, chain: int) -> int:
+    """How deep in a chain a new operation hangs."""
+    return s.resident[chain]
+
+
 def protect(s: State, op: int) -> None:
     """The anchor of the operation, and with it the prefix above it, stays resident."""
     s.protected[s.chain[op]][s.base[op]] += 1

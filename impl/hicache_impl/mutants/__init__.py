@@ -1,12 +1,13 @@
 """Faulty variants of the implementation: the proof that each check of it can fail. Nothing in the product imports them.
 
 Each is named for its fault and made by subclassing one part. `MUTANTS` show in prefetches, the tiers and the store;
-`CONTROL` only when the store is detached and attached, or the cache is reset.
+`CONTROL` only when the store is detached and attached, the cache is reset, or copies between the tiers are under way.
 """
 
 from __future__ import annotations
 
 from hicache_impl.mutants.abort import ABORTS
+from hicache_impl.mutants.copies import COPIES
 from hicache_impl.mutants.drain import DRAIN
 from hicache_impl.mutants.founding import FOUNDING, FOUNDING_CONTROL
 from hicache_impl.mutants.io import IO
@@ -28,6 +29,6 @@ MUTANTS: tuple[ImplMutant, ...] = (
     *STORES,
     *FOUNDING,
 )
-CONTROL: tuple[ImplMutant, ...] = FOUNDING_CONTROL
+CONTROL: tuple[ImplMutant, ...] = (*FOUNDING_CONTROL, *COPIES)
 
 __all__ = ["CONTROL", "MUTANTS", "ImplMutant"]

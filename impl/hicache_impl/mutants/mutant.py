@@ -16,8 +16,8 @@ from hicache_impl.trees.hiradix import HiRadixTree
 class ImplMutant:
     """A fault of the implementation.
 
-    `builds`: the faulty classes, as keywords of `hicache_impl.adapter.Reference`. `ranks`: how many it needs to show.
-    `race`: which gates must be held while what happens; None when plain calls show it.
+    `builds`: the faulty classes and what else they need, as keywords of `hicache_impl.adapter.Reference`. `ranks`: how
+    many it needs to show. `race`: which gates must be held while what happens; None when plain calls show it.
     """
 
     name: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 
 from hicache_impl.config import CacheConfig
 from hicache_impl.controller import Controller
 from hicache_impl.events import Log
+from hicache_impl.extra_pools import ExtraPool
 from hicache_impl.host_pool import HostPool
 from hicache_impl.mutants.mutant import faulty_controller
 from hicache_impl.ranks import Group
@@ -98,8 +100,9 @@ class _BehindAStore(Controller):
         group: Group,
         runtime: Runtime,
         log: Log,
+        extra: Mapping[str, ExtraPool] = MappingProxyType({}),
     ) -> None:
-        super().__init__(config, rank, host, self.store_class(storage), group, runtime, log)
+        super().__init__(config, rank, host, self.store_class(storage), group, runtime, log, extra)
 
 
 class StoreKeepsNoCopy(_BehindAStore):

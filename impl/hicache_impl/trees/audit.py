@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hicache_impl.keys import PrefixKey, chain_hashes
+from hicache_impl.trees.components import DEVICE, HOST, TIERS, State
 from hicache_impl.trees.node import Node
 
 if TYPE_CHECKING:
-    from hicache_impl.trees.hiradix import HiRadixTree
+    from hicache_impl.trees.core import RadixTree
 
 
-def audit_tree(tree: HiRadixTree) -> list[str]:
+def audit_tree(tree: RadixTree) -> list[str]:
     """One line for each thing that is wrong; empty when the tree is sound."""
     nodes = list(tree.nodes())
     problems: list[str] = []
@@ -20,13 +21,15 @@ def audit_tree(tree: HiRadixTree) -> list[str]:
         problems += _audit_links(tree, node)
         problems += _audit_values(node)
         problems += _audit_references(tree, node)
+        problems += _audit_slots(tree, node)
     problems += _audit_ownership(nodes)
+    problems += _audit_slot_ownership(tree, nodes)
     problems += _audit_counters(tree, nodes)
     problems += _audit_orders(tree, nodes)
     return problems
 
 
-def _audit_links(tree: HiRadixTree, node: Node) -> Iterator[str]:
+def _audit_links(tree: RadixTree, node: Node) -> Iterator[str]:
     parent = node.parent
     if node.detached or parent is None:
         yield f"{node} is in the tree and detached"
@@ -52,7 +55,7 @@ def _audit_values(node: Node) -> Iterator[str]:
         yield f"P23 {node} is on host, its parent {parent} is not"
 
 
-def _audit_references(tree: HiRadixTree, node: Node) -> Iterator[str]:
+def _audit_references(tree: RadixTree, node: Node) -> Iterator[str]:
     if node.host_ref < 0 or node.lock_ref < 0:
         yield f"P14 {node} has host_ref {node.host_ref}, lock_ref {node.lock_ref}"
     if node.host_ref and node.host is None:
@@ -65,6 +68,33 @@ def _audit_references(tree: HiRadixTree, node: Node) -> Iterator[str]:
         yield f"P14 {node} has host_ref {node.host_ref}, the set of protected nodes says otherwise"
 
 
+def _audit_slots(tree: RadixTree, node: Node) -> Iterator[str]:
+    if node.slots_ref < 0 or (tree.held.get(node.id) is node) != (node.slots_ref > 0):
+        yield f"{node} has slots_ref {node.slots_ref}, the set of held nodes says otherwise"
+    for (name, tier), slots in node.slots.items():
+        if (node.device if tier == DEVICE else node.host) is None:
+            yield f"P20 {node} has slots of {name} on {tier}, and no pages"
+        if not slots or not all(0 <= position < len(node) for position in slots):
+            yield f"{node} has slots of {name} on {tier} at {sorted(slots)}"
+        if isinstance(tree.components[name], State) and set(slots) != {len(node) - 1}:
+            yield f"{node} has a state on {tier} at {sorted(slots)}, which is not its end"
+    for name, component in tree.components.items():
+        for tier, value in ((DEVICE, node.device), (HOST, node.host)):
+            if component.beside_pages and len(node.slots_of(name, tier)) != len(value or ()):
+                yield f"P20 {node} has pages on {tier} without {name} beside them"
+
+
+def _audit_slot_ownership(tree: RadixTree, nodes: list[Node]) -> Iterator[str]:
+    for name in tree.components:
+        for tier in TIERS:
+            slots = [slot for node in nodes for slot in node.slots_of(name, tier).values()]
+            if len(set(slots)) != len(slots):
+                yield f"P4 a slot of {name} on {tier} is in the tree twice"
+            if tree.slots_resident[name, tier] != len(slots):
+                counted = tree.slots_resident[name, tier]
+                yield f"{name} on {tier}: the tree counts {counted} slots, its nodes have {len(slots)}"
+
+
 def _audit_ownership(nodes: list[Node]) -> Iterator[str]:
     for name, values in (("device", [node.device for node in nodes]), ("host", [node.host for node in nodes])):
         owner: dict[int, Node] = {}
@@ -75,7 +105,7 @@ def _audit_ownership(nodes: list[Node]) -> Iterator[str]:
                 owner[page] = node
 
 
-def _audit_counters(tree: HiRadixTree, nodes: list[Node]) -> Iterator[str]:
+def _audit_counters(tree: RadixTree, nodes: list[Node]) -> Iterator[str]:
     expected = {
         "device pages": (tree.device_pages_resident(), sum(len(node.device or ()) for node in nodes)),
         "host pages": (tree.host_pages_resident(), sum(len(node.host or ()) for node in nodes)),
@@ -114,7 +144,7 @@ def _evictable_below(root: Node) -> tuple[int, bool]:
     return freed[root.id]
 
 
-def _audit_orders(tree: HiRadixTree, nodes: list[Node]) -> Iterator[str]:
+def _audit_orders(tree: RadixTree, nodes: list[Node]) -> Iterator[str]:
     host_leaves = {
         node.id: node.last_access
         for node in nodes
@@ -129,5 +159,13 @@ def _audit_orders(tree: HiRadixTree, nodes: list[Node]) -> Iterator[str]:
     }
     if tree.host_order.ages() != host_leaves:
         yield f"P24 the host leaves are {host_leaves}, the tree would evict {tree.host_order.ages()}"
+    for (name, tier), order in tree.slot_orders.items():
+        evictable = {
+            node.id: node.last_access
+            for node in nodes
+            if node.slots_of(name, tier) and not (node.lock_ref if tier == DEVICE else node.slots_ref)
+        }
+        if order.ages() != evictable:
+            yield f"slots of {name} on {tier} may go from {evictable}, the tree would evict {order.ages()}"
     if tree.device_order.ages() != device_leaves:
         yield f"the device leaves are {device_leaves}, the tree would evict {tree.device_order.ages()}"

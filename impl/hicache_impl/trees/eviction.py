@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 
+from hicache_impl.trees.components import DEVICE
 from hicache_impl.trees.node import Node
 
 _COMPACT_ABOVE = 64
@@ -17,6 +18,11 @@ def is_host_leaf(node: Node) -> bool:
 def is_device_leaf(node: Node) -> bool:
     """May evict_device take it?"""
     return node.device is not None and not node.lock_ref and not node.device_children
+
+
+def has_evictable_slots(node: Node, component: str, tier: str) -> bool:
+    """May evict_slots take what this component has in the node on this tier?"""
+    return bool(node.slots_of(component, tier)) and not (node.lock_ref if tier == DEVICE else node.slots_ref)
 
 
 class EvictionOrder:

@@ -29,7 +29,7 @@ from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
 NEEDED_BY_NONE = "pages were evicted for no step that needs them"
-DRAINED = ("allocated", "skipped", "evicted", "reclaimed", "stored")
+DRAINED = ("allocated", "clamped", "skipped", "evicted", "reclaimed", "stored")
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Monitor(ThreadEvents):
         super().__init__(config, is_late, slots)
         self.finding: Finding | None = None
         self.explained = 0
+        self._clamp: Event | None = None
 
     # ---- feeding
 
@@ -153,7 +154,7 @@ class Monitor(ThreadEvents):
             self._look(event.rank)
         first = self._lockstep.see(event)
         if first is None:
-            getattr(self, f"_on_{event.kind}")(event)
+            self._explain_step(event)
             if event.kind != "evicted" and self._tree.evicted_for_nothing():
                 raise Unexplained("step_eviction_is_needed", NEEDED_BY_NONE)
             if event.op in self._slots:
@@ -163,6 +164,15 @@ class Monitor(ThreadEvents):
             raise Unexplained("P7 lockstep", f"another rank did {said(first)} at this point", [first])
         if self._sets_the_flag(event) and event.op in self._slots:
             self.state.stopped[event.rank][self._slots[event.op]] = True
+
+    def _explain_step(self, event: Event) -> None:
+        clamp, self._clamp = self._clamp, None
+        try:
+            getattr(self, f"_on_{event.kind}")(event)
+        except Unexplained as reason:
+            # What was shortened just before may be what does not fit.
+            related = [*reason.related, *([] if clamp is None else [clamp])]
+            raise Unexplained(reason.property, str(reason), related) from reason
 
     def _sets_the_flag(self, event: Event) -> bool:
         return event.kind == "stopped" or (event.kind == "revoked" and event.data["reason"] in ("stopped", "aborted"))
@@ -212,6 +222,18 @@ class Monitor(ThreadEvents):
     def _on_skipped(self, event: Event) -> None:
         self._decide(event)
         self._expect("skipped", self._slot(event.op))
+
+    def _on_clamped(self, event: Event) -> None:
+        """Pools that the specification does not have are short of room: from here on the hit is no longer than this."""
+        slot, pages = self._slot(event.op), event.data["pages"]
+        if any(not queue or queue[0] != slot for queue in self.state.hit_queue):
+            raise Unexplained("step_drain_decides_its_own_attempt", "this is not the next answer on every rank")
+        if not 0 <= pages < self.state.hit[0][slot]:
+            raise Unexplained("P12 clamped_to_less", f"the hit is {self.state.hit[0][slot]} pages")
+        for hits in self.state.hit:
+            hits[slot] = pages
+        self.unobserved += 1
+        self._clamp = event
 
     def _on_allocated(self, event: Event) -> None:
         granted, left = event.data["pages"], event.data["evictable"]

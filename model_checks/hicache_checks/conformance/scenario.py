@@ -26,10 +26,10 @@ from hicache_spec.bounds import POLICY
 
 SUFFIX = ".toml"
 BESIDES = (
-    *("observe", "hold", "hold_copies", "release_copies", "detach", "attach"),
-    *("damage", "store_by", "pin", "compute"),
+    *("observe", "hold", "hold_copies", "hold_copies_of", "release_copies", "detach", "attach"),
+    *("damage", "store_by", "pin", "compute", "lose_beside"),
     *("turns", "full_turns", "look", "miss", "poll_apart", "leave_by", "prefill_chunk"),
-    *("audit_written", "audit_consumers"),
+    *("audit_written", "audit_consumers", "audit_waits"),
 )
 """Steps of a scenario that no random program takes."""
 STEPS = {item.kind for item in MENU} | set(BESIDES)

@@ -33,6 +33,9 @@ class ScenarioSession(Session):
         self._settle()
         self._refuse(self._call(step), "rest")
 
+    def _do_audit_waits(self, step: Step) -> None:
+        self._refuse(self._call(step), "rest")
+
     def _do_turns(self, step: Step) -> None:
         """Turns with time for the threads between them, until nobody waits any longer, and not so many as given."""
         (turns,) = step.args

@@ -161,11 +161,11 @@ class _Collectives:
             return
         import torch.distributed as dist
 
-        from hicache_checks.simulation.standins import collectives
+        from hicache_checks.simulation.standins import collectives, messages
 
         new: dict[str, Any] = {
             name: _ask_first(getattr(dist, name), standin)
-            for name, standin in collectives.FUNCTIONS.items()
+            for name, standin in {**collectives.FUNCTIONS, **messages.FUNCTIONS}.items()
             if hasattr(dist, name)
         }
         self.replaced = [(getattr(dist, name), function) for name, function in new.items()]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..events import ON_ALLOCATED, ON_DECLINED, ON_QUERY_AGREED, ON_QUERY_PUT, ON_QUERY_TAKEN
 from ..language import State, action, emit, require
-from ..pipeline import admit, agreed_hit, is_free, reclaim, released_everywhere
+from ..pipeline import admit, agreed_hit, forget_agreed, forget_answer, is_free, reclaim, released_everywhere
 from ..state import (
     AGREED,
     ALLOCATE,
@@ -115,7 +115,7 @@ def query_put_to_io(s: State, rank: int) -> None:
     require(s.stage[rank] == AGREED, "the hit count is agreed")
     op = s.query_queue[rank].pop(0)
     s.stage[rank] = IDLE
-    s.answer[rank] = 0
+    forget_answer(s, rank)
     emit(s, ON_QUERY_PUT, rank, op)
     if s.hit[rank][op] < THRESHOLD:
         s.revoke_queue[rank].append(op)
@@ -126,7 +126,7 @@ def query_put_to_io(s: State, rank: int) -> None:
             emit(s, ON_ALLOCATED, op, s.granted[op], s.hit[rank][op], room(s))
         if all(op not in s.query_queue[r] for r in RANKS):
             for r in RANKS:
-                s.hit[r][op] = 0
+                forget_agreed(s, r, op)
 
 
 @action(fairness="weak", chosen=("revokes", "pages"), revokes=HITS, pages=PAGES)

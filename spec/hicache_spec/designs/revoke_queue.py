@@ -13,6 +13,8 @@ from ..pipeline import (
     answers_everywhere,
     decide,
     find_record,
+    forget_agreed,
+    forget_answer,
     reclaim,
     released_everywhere,
     revoke,
@@ -33,7 +35,7 @@ def query_put_in_either_queue(s: State, rank: int) -> None:
     require(s.stage[rank] == AGREED, "the hit count is agreed")
     op = s.query_queue[rank].pop(0)
     s.stage[rank] = IDLE
-    s.answer[rank] = 0
+    forget_answer(s, rank)
     emit(s, ON_QUERY_PUT, rank, op)
     if s.hit[rank][op] < THRESHOLD:
         s.revoke_queue[rank].append(op)
@@ -76,7 +78,7 @@ def decide_a_hit(s: State, op: int) -> None:
     else:
         allocate(s, found, s.hit[0][op])
     for r in RANKS:
-        s.hit[r][op] = 0
+        forget_agreed(s, r, op)
     retire(s, op)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..events import ON_ALLOCATED, ON_REVOKED, ON_SKIPPED
 from ..language import NONE, State, emit, emitted, field, fifo, invariant, leads_to
-from ..pipeline import find_record, revoke
+from ..pipeline import find_record, forget_agreed, revoke
 from ..properties import is_taken, takes_answers
 from ..state import BELOW_THRESHOLD, OPS, RANKS, WAS_STOPPED, Pipeline, at_rest, is_travelling, retire
 
@@ -44,7 +44,7 @@ def carry_out_revoke(s: State, op: int) -> None:
     else:
         revoke(s, found, WAS_STOPPED if s.stopped[0][op] else BELOW_THRESHOLD)
     for r in RANKS:
-        s.hit[r][op] = 0
+        forget_agreed(s, r, op)
     retire(s, op)
 
 

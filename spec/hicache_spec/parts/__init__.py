@@ -9,10 +9,9 @@ from typing import Any
 from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
-from . import control
+from . import control, pool_bounds, pools
 from .copying import COPYING, COPYING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
-from .resetting import RESETTING, RESETTING_BOUNDS
 from .storing import STORING, STORING_BOUNDS
 
 PARTS: dict[str, Part] = {
@@ -21,7 +20,7 @@ PARTS: dict[str, Part] = {
         COPYING,
         STORING,
         control.CONTROL,
-        RESETTING,
+        pools.POOLS,
     ]
 }
 
@@ -32,7 +31,7 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     COPYING.name: COPYING_BOUNDS,
     f"{COPYING.name}+{STORING.name}": STORING_BOUNDS,
     control.CONTROL.name: control.BOUNDS,
-    f"{COPYING.name}+{control.CONTROL.name}+{RESETTING.name}": RESETTING_BOUNDS,
+    pools.POOLS.name: pool_bounds.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""

@@ -18,8 +18,12 @@ CONTROL = Part(
         "has_work": control_rules.has_work_and_lives,
         "answers_everywhere": control_rules.answers_in_the_loop,
         "released_everywhere": control_rules.released_in_the_loop,
+        "may_write": control_rules.may_write_in_the_loop,
         "why_declined": control_rules.why_declined_if_detached,
         "at_rest": control_rules.at_rest_with_control,
+        "inv_pages_conserved": control_properties.inv_pages_conserved_on_each_rank,
+        "inv_ranks_decide_alike": control_properties.inv_ranks_decide_alike_in_their_loop,
+        "inv_rest_restores_the_pool": control_properties.inv_rest_restores_the_pool_of_all,
         "inv_no_free_under_a_writer": control_properties.inv_no_free_under_a_writer_across_control,
         "step_ended_stays_ended": control_properties.step_ended_stays_ended_until_a_reset,
     },
@@ -47,7 +51,7 @@ CONTROL_TREE = replace(
     control_fails=True,
     writes=True,
 )
-CONTROL_AGAIN = replace(_ONE_PAGE, name="control_again", attempts=2, aborts=True, control_fails=True)
+CONTROL_AGAIN = replace(_ONE_PAGE, name="control_again", attempts=2, control_fails=True)
 CONTROL_PAIR = replace(_ONE_PAGE, name="control_pair", requests=2, stops=True)
 CONTROL_TRIO = replace(_ONE_PAGE, name="control_trio", ranks=3)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from ..events import ON_DECLINED, ON_IO_UNCOUNTED, ON_QUERY_AGREED, ON_REVOKED, ON_WRITTEN
+from ..events import ON_DECLINED, ON_IO_UNCOUNTED, ON_QUERY_AGREED, ON_REVOKED
 from ..language import NONE, State, emitted, invariant, leads_to, sometimes, step_property
-from ..properties import inv_no_free_under_a_writer, step_ended_stays_ended, takes_answers
+from ..properties import (
+    inv_no_free_under_a_writer,
+    inv_ranks_decide_alike,
+    inv_rest_restores_the_pool,
+    step_ended_stays_ended,
+)
 from ..state import (
     ABSENT,
     ANSWERED,
@@ -21,15 +26,15 @@ from ..state import (
     held,
     is_travelling,
 )
+from ..tree import resident_pages
 from .control_rules import (
     ATTACHED,
     DETACHED,
     DRAINING,
-    FAILED,
-    HALF_STARTED,
     IO_THREAD,
     ON_ATTACH_FAILED,
     ON_ATTACHED,
+    ON_ATTACHING,
     ON_BEGUN_AGAIN,
     ON_DETACHED,
     ON_DETACHING,
@@ -43,6 +48,8 @@ from .control_rules import (
     THREADS,
     WHILE_DETACHED,
     all_are,
+    are_in_their_loop,
+    attaches,
     control_rests,
     has_ended,
 )
@@ -72,10 +79,21 @@ def inv_no_thread_outlives_its_storage(s: State) -> bool:
 
 @invariant
 def inv_detached_is_at_rest(s: State) -> bool:
-    """§13.3 P4, P15. Where storage is detached nothing is on its way: no queue holds anything, no operation a page."""
-    return not all_are(s, DETACHED) or (
-        at_rest(s) and all(all(s.hit[r][op] == 0 and held(s, r, op) == 0 for op in OPS) for r in RANKS)
+    """§13.3 P4, P15. On a rank that is detached nothing is on its way: no queue holds anything, no operation a page."""
+    return all(
+        s.place[r] != DETACHED
+        or (
+            has_empty_queues(s, r)
+            and s.stage[r] == IDLE
+            and all(s.hit[r][op] == 0 and held(s, r, op) == 0 for op in OPS)
+        )
+        for r in RANKS
     )
+
+
+def has_empty_queues(s: State, rank: int) -> bool:
+    """No queue of the rank holds an operation or a page."""
+    return len(s.query_queue[rank]) + len(s.hit_queue[rank]) + len(s.buffer[rank]) + s.releasing[rank] == 0
 
 
 @invariant
@@ -86,9 +104,9 @@ def inv_nothing_is_pending_unless_attached(s: State) -> bool:
 
 @invariant
 def inv_ranks_are_attached_alike(s: State) -> bool:
-    """§13.3 P7, P10. Storage is attached on all ranks or on none, and detached on all or on none."""
+    """§13.3 P7, P10. Storage is attached on all ranks or on none; and, but for a reset, all ranks attach it or none."""
     return all(
-        (s.place[r] == ATTACHED) == (s.place[0] == ATTACHED) and (s.place[r] == DETACHED) == (s.place[0] == DETACHED)
+        (s.place[r] == ATTACHED) == (s.place[0] == ATTACHED) and (s.resetting or attaches(s, r) == attaches(s, 0))
         for r in RANKS
     )
 
@@ -101,17 +119,24 @@ def inv_nobody_waits_for_an_ended_thread(s: State) -> bool:
 
 @invariant
 def inv_stopped_ranks_hold_the_same(s: State) -> bool:
-    """§13.3 P7, P15. When the threads of all ranks have ended, the same answers and as many released pages are left on
-    every rank, and no thread left work behind.
+    """§13.3 P7, P15. Ranks whose threads have ended are left with as many answers as each other, and with as many
+    released pages.
 
     Why: each rank takes what is left by itself, without asking the others.
     """
-    return not all(s.place[r] == STOPPING and has_ended(s, r) for r in RANKS) or all(
-        s.releasing[r] == s.releasing[0]
-        and len(s.hit_queue[r]) == len(s.hit_queue[0])
-        and len(s.query_queue[r]) + len(s.buffer[r]) == 0
+    return all(
+        not has_stopped(s, r)
+        or all(
+            not has_stopped(s, q) or (s.releasing[q] == s.releasing[r] and len(s.hit_queue[q]) == len(s.hit_queue[r]))
+            for q in RANKS
+        )
         for r in RANKS
     )
+
+
+def has_stopped(s: State, rank: int) -> bool:
+    """The threads of the rank have ended, and what they left is still there."""
+    return s.place[rank] == STOPPING and has_ended(s, rank)
 
 
 def inv_no_free_under_a_writer_across_control(s: State) -> bool:
@@ -122,49 +147,90 @@ def inv_no_free_under_a_writer_across_control(s: State) -> bool:
     ) and inv_no_free_under_a_writer(s)
 
 
+def inv_pages_conserved_on_each_rank(s: State) -> bool:
+    """§4.2 P4. On every rank, free, held, releasing and published pages together are the whole pool; where a reset has
+    begun again, nothing is published."""
+    return all(
+        s.free[r] + s.releasing[r] + sum(held(s, r, op) for op in OPS) + (0 if is_empty(s, r) else resident_pages(s))
+        == HOST_PAGES
+        for r in RANKS
+    )
+
+
+def is_empty(s: State, rank: int) -> bool:
+    """The rank's tree is empty, though the tree of a rank that is still to begin again may not be."""
+    return s.resetting and attaches(s, rank)
+
+
+def inv_rest_restores_the_pool_of_all(s: State) -> bool:
+    """§4.15 P4, P14, P15. At rest every host page is free or in the tree, no anchor is protected and nothing is
+    accounted; while a reset goes on, that is said of the pages of each rank by §4.2."""
+    return any(is_empty(s, r) for r in RANKS) or inv_rest_restores_the_pool(s)
+
+
+def inv_ranks_decide_alike_in_their_loop(s: State) -> bool:
+    """§4.11 P7. What a drain decides by is the same on every rank, where the schedulers are in their loop: pool, queue
+    order, hit counts and flags. A rank that waits for its threads, or begins again, decides nothing."""
+    return not are_in_their_loop(s) or inv_ranks_decide_alike(s)
+
+
 # ---- step properties
 
 
 @step_property
 def step_begins_again_as_at_the_start(s: State, t: State) -> bool:
-    """§13.4 P8, P11, P14, P15. A reset leaves nothing of before: the tree is empty, the pool whole, no id known, and
-    every other variable has the value that it starts with."""
-    return not emitted(t, ON_BEGUN_AGAIN) or (
-        t.occupied == 0
-        and all(t.attempts[request] == 0 and t.record[request] == NONE for request in REQUESTS)
-        and all(t.phase[op] == ABSENT and t.granted[op] == 0 and t.span[op] == 0 for op in OPS)
-        and all(t.chain[op] == NONE and t.base[op] == 0 and t.waited[op] == 0 for op in OPS)
-        and all(t.resident[c] == 0 and all(t.protected[c][d] == 0 for d in DEPTHS) for c in CHAINS)
-        and all(is_new(t, r) for r in RANKS)
+    """§13.4 P8, P11, P14, P15. A reset leaves nothing of before: on a rank that begins again all pages are free, and
+    nothing is on its way; when the last one has begun again, every variable has the value that it starts with, but for
+    the tree, which is empty."""
+    return all(not emitted(t, ON_BEGUN_AGAIN, rank=r) or is_new(t, r) for r in RANKS) and (
+        not forgets(s, t)
+        or (
+            t.occupied == 0
+            and all(t.attempts[request] == 0 and t.record[request] == NONE for request in REQUESTS)
+            and all(is_unknown(t, op) for op in OPS)
+            and all(t.resident[c] == 0 and all(t.protected[c][d] == 0 for d in DEPTHS) for c in CHAINS)
+            and all(t.free[r] == HOST_PAGES and has_empty_queues(t, r) for r in RANKS)
+        )
     )
 
 
+def forgets(s: State, t: State) -> bool:
+    """The step is the one by which the last rank begins again."""
+    return any(emitted(t, ON_BEGUN_AGAIN, rank=r) for r in RANKS) and not t.resetting
+
+
 def is_new(s: State, rank: int) -> bool:
-    """All pages of the rank are free, its queues are empty, and its threads are not yet started."""
+    """All pages of the rank are free, its queues are empty, nothing is at work, and no thread is started."""
     return (
         s.free[rank] == HOST_PAGES
-        and s.releasing[rank] == 0
-        and len(s.query_queue[rank]) + len(s.hit_queue[rank]) + len(s.buffer[rank]) == 0
+        and has_empty_queues(s, rank)
         and s.stage[rank] == IDLE
         and s.answer[rank] == 0
         and not s.writing[rank]
         and s.filled[rank] + s.tail[rank] == 0
-        and all(not s.stopped[rank][op] and s.hit[rank][op] == 0 for op in OPS)
-        and all(s.counted[rank][op] + s.given[rank][op] == 0 for op in OPS)
         and has_ended(s, rank)
+    )
+
+
+def is_unknown(s: State, op: int) -> bool:
+    """No variable says anything of the operation."""
+    return (
+        s.phase[op] == ABSENT
+        and s.chain[op] == NONE
+        and s.base[op] + s.span[op] + s.waited[op] + s.granted[op] == 0
+        and all(not s.stopped[r][op] and s.hit[r][op] == 0 and s.counted[r][op] + s.given[r][op] == 0 for r in RANKS)
     )
 
 
 @step_property
 def step_attaching_touches_nothing(s: State, t: State) -> bool:
-    """§13.4 P10. On the way to attached, or back, neither pool nor tree nor what is known of a request id changes, but
-    by what other requests write through.
+    """§13.4 P10. On the way to attached neither pool nor tree nor what is known of a request id changes.
 
     Why: a failed attach leaves the old state.
     """
     return (
-        not any(s.place[r] in (STARTING, HALF_STARTED, STARTED, FAILED) for r in RANKS)
-        or any(emitted(t, ON_WRITTEN, chain=c) for c in CHAINS)
+        not (emitted(t, ON_ATTACHING) or any(attaches(s, r) for r in RANKS))
+        or s.resetting
         or (
             all(t.attempts[request] == s.attempts[request] for request in REQUESTS)
             and all(t.phase[op] == s.phase[op] for op in OPS)
@@ -184,7 +250,7 @@ def step_declined_as_detached_for_cause(s: State, t: State) -> bool:
 
 def step_ended_stays_ended_until_a_reset(s: State, t: State) -> bool:
     """§5.7 P2. A final state has no way out, but that a reset forgets the operation."""
-    return emitted(t, ON_BEGUN_AGAIN) or step_ended_stays_ended(s, t)
+    return forgets(s, t) or step_ended_stays_ended(s, t)
 
 
 # ---- liveness
@@ -294,19 +360,29 @@ def sometimes_a_page_lands_after_the_detach(s: State, t: State) -> bool:
 @sometimes
 def sometimes_answers_are_left_over(s: State, t: State) -> bool:
     """§13.5 Storage is let go with answers that no drain has taken."""
-    return emitted(t, ON_DETACHED) and takes_answers(s, t)
+    return any(emitted(t, ON_DETACHED, rank=r) and len(s.hit_queue[r]) > 0 for r in RANKS)
 
 
 @sometimes
 def sometimes_pages_are_left_over(s: State, t: State) -> bool:
     """§13.5 Storage is let go with released pages that no drain has taken."""
-    return emitted(t, ON_DETACHED) and s.releasing[0] > 0
+    return any(emitted(t, ON_DETACHED, rank=r) and s.releasing[r] > 0 for r in RANKS)
 
 
 @sometimes
 def sometimes_nothing_is_left_over(s: State, t: State) -> bool:
     """§13.5 Storage is let go after the drains have taken everything, and an operation had been withdrawn."""
-    return emitted(t, ON_DETACHED) and at_rest(s) and any(s.phase[op] != ABSENT for op in OPS)
+    return (
+        any(emitted(t, ON_DETACHED, rank=r) for r in RANKS) and at_rest(s) and any(s.phase[op] != ABSENT for op in OPS)
+    )
+
+
+@sometimes
+def sometimes_a_rank_is_detached_before_another_has_stopped(s: State, t: State) -> bool:
+    """§13.5 One rank is detached while a thread of another still works on what was withdrawn."""
+    return any(s.place[r] == DETACHED for r in RANKS) and any(
+        any(s.writing[r] or op in s.query_queue[r] or op in s.buffer[r] for op in OPS) for r in RANKS
+    )
 
 
 @sometimes
@@ -347,14 +423,22 @@ def sometimes_attached_again(s: State, t: State) -> bool:
 
 @sometimes
 def sometimes_reset_with_operations_on_their_way(s: State, t: State) -> bool:
-    """§13.5 A reset begins while an operation that has ended still travels, and another is pending or may be one."""
+    """§13.5 A reset begins while an operation is on its way."""
     return begins_to_detach(t) and emitted(t, ON_RESETTING) and any(is_travelling(s, op) for op in OPS)
 
 
 @sometimes
 def sometimes_reset_forgets_what_was_published(s: State, t: State) -> bool:
     """§13.5 A reset empties a tree that held pages."""
-    return emitted(t, ON_BEGUN_AGAIN) and any(s.resident[c] > 0 for c in CHAINS)
+    return forgets(s, t) and any(s.resident[c] > 0 for c in CHAINS)
+
+
+@sometimes
+def sometimes_new_threads_live_beside_old_ones(s: State, t: State) -> bool:
+    """§13.5 One rank has begun again and started a thread, while a thread of before still works on another rank."""
+    return any(is_empty(s, r) and not has_ended(s, r) for r in RANKS) and any(
+        s.place[r] == STOPPING and s.writing[r] for r in RANKS
+    )
 
 
 @sometimes

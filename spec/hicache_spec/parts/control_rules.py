@@ -25,14 +25,13 @@ from ..language import (
 from ..pipeline import (
     abort,
     answers_everywhere,
-    decide,
     has_work,
     is_free,
+    may_write,
     released_everywhere,
-    take_answered,
     why_declined,
 )
-from ..state import ABSENT, CHAINS, HOST_PAGES, OPS, RANKS, REASON, REQUESTS, Pipeline, at_rest
+from ..state import ABSENT, CHAINS, HOST_PAGES, OPS, RANKS, REASON, REQUESTS, Pipeline, at_rest, retire
 
 PLACE = enumeration("place", "attached draining stopping detached starting half_started started failed")
 ATTACHED, DRAINING, STOPPING, DETACHED, STARTING, HALF_STARTED, STARTED, FAILED = PLACE
@@ -63,8 +62,8 @@ class WithControl(Pipeline):
 ON_DETACHING = EventKind("detaching", ())
 ON_RESETTING = EventKind("resetting", ())
 ON_KEPT = EventKind("kept", ())
-ON_DETACHED = EventKind("detached", ())
-ON_BEGUN_AGAIN = EventKind("begun_again", ())
+ON_DETACHED = EventKind("detached", ("rank",))
+ON_BEGUN_AGAIN = EventKind("begun_again", ("rank",))
 ON_ATTACHING = EventKind("attaching", ())
 ON_ATTACHED = EventKind("attached", ())
 ON_ATTACH_FAILED = EventKind("attach_failed", ())
@@ -207,61 +206,78 @@ def released_in_the_loop(s: State) -> int:
     return released_everywhere(s) if are_in_their_loop(s) else 0
 
 
+def may_write_in_the_loop(s: State) -> bool:
+    """A scheduler that waits for its threads serves no request."""
+    return are_in_their_loop(s) and may_write(s)
+
+
 def are_in_their_loop(s: State) -> bool:
-    """No rank's scheduler waits for its own threads."""
-    return all(s.place[r] in (ATTACHED, DRAINING) for r in RANKS)
+    """No rank's scheduler waits for its own threads, or for the others."""
+    return all(s.place[r] in (ATTACHED, DRAINING) for r in RANKS) or control_rests(s)
 
 
-@action(fairness="weak")
-def sched_let_go(s: State) -> None:
-    """§13.2 All threads have ended. Each rank takes what is left in its queues, by itself; storage is detached.
+@action(fairness="weak", rank=RANKS)
+def sched_let_go(s: State, rank: int) -> None:
+    """§13.2 The threads of a rank have ended. It takes what is left in its queues, by itself, and is detached.
 
-    Why without asking: what is left is the same on every rank, because every thread has done all that there was.
+    Why without asking the others: what is left is the same on every rank, because every thread has done all that there
+    was.
     """
-    require(all(s.place[r] == STOPPING and has_ended(s, r) for r in RANKS), "the threads of every rank have ended")
-    take_leftovers(s)
-    for r in RANKS:
-        s.place[r] = DETACHED
-    emit(s, ON_DETACHED)
+    require(s.place[rank] == STOPPING, "the threads are told to stop")
+    require(has_ended(s, rank), "the threads have ended")
+    take_leftovers(s, rank)
+    s.place[rank] = DETACHED
+    emit(s, ON_DETACHED, rank)
 
 
-def take_leftovers(s: State) -> None:
-    """Answers and released pages that no drain has taken."""
-    for _ in range(len(s.hit_queue[0])):
-        decide(s, take_answered(s))
-    for r in RANKS:
-        s.free[r] += s.releasing[r]
-        s.releasing[r] = 0
+def take_leftovers(s: State, rank: int) -> None:
+    """Answers and released pages that no drain has taken. An answer finds no record: every operation has ended."""
+    for _ in range(len(s.hit_queue[rank])):
+        pass_over(s, rank)
+    s.free[rank] += s.releasing[rank]
+    s.releasing[rank] = 0
+
+
+def pass_over(s: State, rank: int) -> None:
+    """A rank skips an answer."""
+    op = s.hit_queue[rank].pop(0)
+    s.hit[rank][op] = 0
+    retire(s, op)
 
 
 # ---- everything begins again
 
 
-@action(fairness="weak")
-def sched_begin_again(s: State) -> None:
-    """§13.2 An empty tree, an empty pool, no request id known; then storage is attached.
+@action(fairness="weak", rank=RANKS)
+def sched_begin_again(s: State, rank: int) -> None:
+    """§13.2 A rank begins again with an empty tree, an empty pool and no request id known; then it attaches storage.
 
-    Why only now: no thread lives that could still write into a page, or answer for an operation of before.
+    Why only now: no thread of the rank lives that could still write into a page, or answer for an operation of before.
+    Why without asking the others: nothing of this rank is of use to them.
     """
     require(s.resetting, "a reset is under way")
-    require(all_are(s, DETACHED), "storage is detached")
-    s.resetting = False
-    begin_again(s)
-    for r in RANKS:
-        s.place[r] = STARTING
-    emit(s, ON_BEGUN_AGAIN)
+    require(s.place[rank] == DETACHED, "the rank is detached")
+    s.place[rank] = STARTING
+    s.free[rank] = HOST_PAGES
+    if all(attaches(s, r) for r in RANKS):
+        s.resetting = False
+        forget_everything(s)
+    emit(s, ON_BEGUN_AGAIN, rank)
 
 
-def begin_again(s: State) -> None:
-    """What a scheduler knows and owns is as at the start, but for the tree, which is empty."""
+def forget_everything(s: State) -> None:
+    """What all ranks have forgotten by now, one after the other; it is written once (§3.0)."""
     for request in REQUESTS:
         s.attempts[request] = 0
     for op in OPS:
         s.phase[op] = ABSENT
     for chain in CHAINS:
         s.resident[chain] = 0
-    for r in RANKS:
-        s.free[r] = HOST_PAGES
+
+
+def attaches(s: State, rank: int) -> bool:
+    """The rank is on its way from detached to attached."""
+    return s.place[rank] in (STARTING, HALF_STARTED, STARTED, FAILED)
 
 
 # ---- storage is attached

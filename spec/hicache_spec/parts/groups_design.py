@@ -22,14 +22,13 @@ TRIO_DEATHS = Grid("trio_deaths", tp=3, deaths=2)
 SQUARE = Grid("square", cp=2, misses=True)
 SQUARE_DEATH = Grid("square_death", cp=2, deaths=1)
 STAGES = Grid("stages", pp=2, failures=True)
-STAGES_LINE = Grid("stages_line", tp=1, pp=3, failures=True, misses=True, aborts=True)
-STAGES_DEATH = Grid("stages_death", pp=2, deaths=1)
-BACKUP_SQUARE = Grid("backup_square", cp=2, fetches=False, backup=True, replicated=True)
-BACKUP_STAGES = Grid("backup_stages", pp=2, fetches=False, backup=True, replicated=True, deaths=1)
-BACKUP_SHARDS = Grid("backup_shards", backup=True, deaths=1)
+STAGES_LINE = Grid("stages_line", tp=1, pp=3, failures=True, misses=True, aborts=True, deaths=1)
+SQUARE_BACKUP = Grid("square_backup", cp=2, fetches=False, backup=True, replicated=True)
+STAGES_BACKUP = Grid("stages_backup", pp=2, fetches=False, backup=True, replicated=True, deaths=1)
+PAIR_BACKUP = Grid("pair_backup", backup=True, deaths=1)
 
 GROUPS_BOUNDS = (
     *(PAIR, PAIR_TWO, TRIO_DEATHS, SQUARE, SQUARE_DEATH),
-    *(STAGES, STAGES_LINE, STAGES_DEATH, BACKUP_SQUARE, BACKUP_STAGES, BACKUP_SHARDS),
+    *(STAGES, STAGES_LINE, SQUARE_BACKUP, STAGES_BACKUP, PAIR_BACKUP),
 )
 """Up to four ranks: one axis, two axes, one axis and stages."""

@@ -221,7 +221,7 @@ def _group(group: Any) -> Group:
     return everybody
 
 
-def _known(group: Any) -> Group:
+def known_group(group: Any) -> Group:
     """The group, if the calling rank has not destroyed it."""
     known = _group(group)
     if known.is_destroyed():
@@ -268,12 +268,12 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
         if async_op:
             raise locks.not_simulated("all_reduce of nothing, under way, has no stand-in")
         return None
-    signature = ("all_reduce", name, *_shape(tensor))
+    signature = ("all_reduce", name, *shape_of(tensor))
     work = _group(group).join(
         signature,
-        _numbers(tensor),
+        numbers_of(tensor),
         lambda all_: REDUCTIONS[name](torch.stack(all_)).to(tensor.dtype),
-        lambda reduced: _put(tensor, reduced),
+        lambda reduced: put(tensor, reduced),
         async_op,
     )
     return _finish(work, async_op)
@@ -284,12 +284,12 @@ def all_gather(tensors: list[torch.Tensor], tensor: torch.Tensor, group: Any = N
 
     def deliver(gathered: list[torch.Tensor]) -> None:
         for into, value in zip(tensors, gathered, strict=True):
-            _put(into, value)
+            put(into, value)
 
     members = _group(group)
     if len(tensors) != members.size():
         raise RuntimeError(f"{len(tensors)} tensors to gather into, {members.size()} ranks")
-    work = members.join(("all_gather", *_shape(tensor)), _numbers(tensor), list, deliver, async_op)
+    work = members.join(("all_gather", *shape_of(tensor)), numbers_of(tensor), list, deliver, async_op)
     return _finish(work, async_op)
 
 
@@ -298,10 +298,10 @@ def broadcast(tensor: torch.Tensor, src: int, group: Any = None, async_op: bool 
     members = _group(group)
     place = members.ranks.index(src)
     work = members.join(
-        ("broadcast", f"from {src}", *_shape(tensor)),
-        _numbers(tensor),
+        ("broadcast", f"from {src}", *shape_of(tensor)),
+        numbers_of(tensor),
         lambda all_: all_[place],
-        lambda sent: _put(tensor, sent),
+        lambda sent: put(tensor, sent),
         async_op,
     )
     return _finish(work, async_op)
@@ -336,7 +336,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 
 def get_rank(group: Any = None) -> int:
     """See torch.distributed."""
-    return -1 if group is dist.GroupMember.NON_GROUP_MEMBER else _known(group).rank()
+    return -1 if group is dist.GroupMember.NON_GROUP_MEMBER else known_group(group).rank()
 
 
 def get_world_size(group: Any = None) -> int:
@@ -351,12 +351,12 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
 
 def get_global_rank(group: Any, group_rank: int) -> int:
     """See torch.distributed."""
-    return _known(group).ranks[group_rank]
+    return known_group(group).ranks[group_rank]
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
     """See torch.distributed."""
-    return _known(group).ranks.index(global_rank)
+    return known_group(group).ranks.index(global_rank)
 
 
 def get_backend(group: Any = None) -> str:
@@ -383,16 +383,18 @@ def destroy_process_group(group: Any = None) -> None:
         known.destroy()
 
 
-def _shape(tensor: torch.Tensor) -> tuple[Any, ...]:
+def shape_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What gloo compares: it sees numbers in a row."""
     return (tensor.numel(),), str(tensor.dtype).rpartition(".")[2]
 
 
-def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
+    """What travels: the tensor may change afterwards."""
     return tensor.detach().flatten().clone()
 
 
-def _put(tensor: torch.Tensor, numbers: torch.Tensor) -> None:
+def put(tensor: torch.Tensor, numbers: torch.Tensor) -> None:
+    """What came goes where it belongs."""
     tensor.detach().copy_(numbers.view(tensor.shape))
 
 
@@ -411,7 +413,7 @@ def _refused(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _for_members(function: Callable[..., Any]) -> Callable[..., Any]:
+def for_members(function: Callable[..., Any]) -> Callable[..., Any]:
     """Whoever is not in the group goes on at once; torch.distributed warns of it."""
     place = list(inspect.signature(function).parameters).index("group")
 
@@ -436,11 +438,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
             *("all_gather_coalesced", "all_gather_into_tensor", "all_gather_single", "all_reduce_coalesced"),
             *("all_to_all", "all_to_all_single", "reduce", "reduce_scatter", "reduce_scatter_single"),
             *("reduce_scatter_tensor", "gather", "gather_object", "scatter", "scatter_object_list"),
-            *("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"),
+            *("irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"),
             *("monitored_barrier", "init_device_mesh"),
         )
     },
-    **{function.__name__: _for_members(function) for function in OF_MEMBERS},
+    **{function.__name__: for_members(function) for function in OF_MEMBERS},
     **{
         function.__name__: function
         for function in (
@@ -450,4 +452,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         )
     },
 }
-"""By the name in torch.distributed."""
+"""By the name in torch.distributed; those of `messages` besides."""

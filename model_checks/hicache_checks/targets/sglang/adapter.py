@@ -161,6 +161,10 @@ class SglangAdapter:
         """The last page of this prompt can no longer be read by this rank, although it is said to exist."""
         self._crew.one(rank, "lose", tokens)
 
+    def lose_beside(self, rank: int, tokens: Sequence[int]) -> None:
+        """The same of what a model has beside that page."""
+        self._crew.one(rank, "lose_beside", tokens)
+
     def store_by(self, changes: Sequence[tuple[str, Any]], tokens: Sequence[int]) -> None:
         """Somebody else stores his pages of this prompt in the same store, where a rank's store has files."""
         self._crew.all("put_by", changes, tokens)
@@ -218,6 +222,10 @@ class SglangAdapter:
         """Copies between the pools do not end."""
         self._crew.each("hold_copies")
 
+    def hold_copies_of(self, rank: int) -> None:
+        """Copies of one rank do not end."""
+        self._crew.one(rank, "hold_copies")
+
     def release_copies(self) -> None:
         """They do."""
         self._crew.each("release_copies")
@@ -237,6 +245,10 @@ class SglangAdapter:
     def audit_written(self) -> Sequence[str]:
         """What was computed some turns ago, and is not written through."""
         return self._problems("audit_written")
+
+    def audit_waits(self) -> Sequence[str]:
+        """By which functions a layer gets what is not loaded yet."""
+        return self._problems("audit_waits")
 
     def audit_consumers(self) -> Sequence[str]:
         """At rest: which queues more than one thread reads from."""

@@ -145,8 +145,9 @@ def _node(rank: Rank, node: NodeSeen) -> Iterator[str]:
     written = written_as(pages, extra_of(node))
     for end in range(place + 1, len(pages) + 1):
         if node.host is not None:
-            page = rank.host_page(node.host[(end - 1 - place) * rank.page])
-            yield from _other_bytes(rank, "host", page, written(end))
+            slot = node.host[(end - 1 - place) * rank.page]
+            yield from _other_bytes(rank, "host", rank.host_page(slot), written(end))
+            yield from rank.indices.wrong_on_host(written(end), slot)
     if node.device is not None:
         yield from wrong_device_pages(rank, written, node.device, place)
 
@@ -195,21 +196,25 @@ def wrong_device_pages(rank: RankModel, written: Written, slots: Sequence[int], 
     each, with the property first."""
     for place in range(known, known + len(slots) // rank.page):
         start = (place - known) * rank.page
-        page = _device_page(rank, torch.tensor(slots[start : start + rank.page]))
-        yield from _other_bytes(rank, "device", page, written(place + 1))
+        own = torch.tensor(slots[start : start + rank.page])
+        yield from _other_bytes(rank, "device", _device_page(rank, own), written(place + 1))
+        yield from rank.indices.wrong_on_device(written(place + 1), own)
 
 
 def write_device_page(rank: RankModel, prefix: Sequence[object], slots: torch.Tensor) -> None:
     """The model's answer for the last page of a prefix."""
-    device = rank.parts.device
     page = content(prefix, rank.number, _device_page(rank, slots))
-    for layer, (keys, values) in enumerate(zip(device.k_buffer, device.v_buffer, strict=True)):
-        keys[slots], values[slots] = page[0, layer], page[1, layer]
+    for kind, buffer in enumerate(_buffers(rank.parts.device)):
+        for layer, rows in enumerate(buffer):
+            rows[slots] = page[kind, layer]
+    rank.indices.write(prefix, slots)
 
 
 def _device_page(rank: RankModel, slots: torch.Tensor) -> torch.Tensor:
     """As host pools hold it: keys and values, layers, tokens, heads, dimensions."""
-    device = rank.parts.device
-    return torch.stack(
-        [torch.stack([layer[slots] for layer in buffer]) for buffer in (device.k_buffer, device.v_buffer)]
-    )
+    return torch.stack([torch.stack([rows[slots] for rows in buffer]) for buffer in _buffers(rank.parts.device)])
+
+
+def _buffers(device: Any) -> Sequence[Sequence[torch.Tensor]]:
+    """Keys and values of each layer, or both in one."""
+    return (device.k_buffer, device.v_buffer) if hasattr(device, "k_buffer") else (device.kv_buffer,)

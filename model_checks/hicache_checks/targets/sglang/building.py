@@ -20,6 +20,7 @@ import torch
 
 from hicache_checks.targets.sglang.events import EVENTS
 from hicache_checks.targets.sglang.files import new_directory
+from hicache_checks.targets.sglang.grid import Groups, Place, grid_of
 from hicache_checks.targets.sglang.strangers import known
 from hicache_checks.targets.sglang.surroundings import Settings
 
@@ -44,6 +45,14 @@ STATE_LAYERS, CONV_SHAPE, TEMPORAL_SHAPE = 2, (3, 2), (1, 2, 2)
 """Layers that keep a state in place of keys and values, where a model has some; what a state consists of there."""
 STATES_SPARE = 2
 """So many states more than pages: of a request that is computed, and of what is loaded back for it."""
+SPARSE_POOLS = ("DSATokenToKVPool", "NSATokenToKVPool")
+"""What releases call the pool of a model with sparse attention, the newest first."""
+SPARSE_PAGE = 64
+"""Tokens. They know no other page then."""
+LATENT = {"kv_lora_rank": 6, "qk_rope_head_dim": 2, "kv_cache_dim": 8}
+"""What a token has where keys and values are in one."""
+SPARSE = {**LATENT, "index_head_dim": 128}
+"""The same, and its index, in a model with sparse attention."""
 REQUESTS = 4
 """So many requests a pool of requests has room for; one is computed at a time."""
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
@@ -108,6 +117,7 @@ def settings_for(config: Mapping[str, Any], kind: str) -> Settings:
     and `store_pages_max` besides.
     """
     page = config["page_size"]
+    grid = grid_of(config)
     extra = {
         "backend_name": "pages",
         "module_path": STORE_MODULE,
@@ -121,10 +131,13 @@ def settings_for(config: Mapping[str, Any], kind: str) -> Settings:
     if capped := config.get("store_pages_max"):
         extra |= {"max_size": capped * page * BYTES_PER_TOKEN, "eviction_ratio": 1.0}
     device_pages = device_pages_of(config)
+    host_pages = config["host_pages"] + (-HALF_A_PAGE if adds_a_page() else HALF_A_PAGE)
+    stages = config.get("stage_layers", (LAYERS,))
+    is_fixed = "stage_layers" in config
     return Settings(
         page_size=page,
-        hicache_ratio=(config["host_pages"] + (-HALF_A_PAGE if adds_a_page() else HALF_A_PAGE)) / device_pages,
-        hicache_size=0,
+        hicache_ratio=host_pages / device_pages,
+        hicache_size=host_pages * page * BYTES_PER_TOKEN * max(stages) / LAYERS / 1e9 if is_fixed else 0,
         # Host pools of states know no other layout in the latest releases that have the tree.
         hicache_mem_layout="page_first_direct" if kind == HIMAMBA else "layer_first",
         hicache_io_backend="direct",
@@ -140,8 +153,8 @@ def settings_for(config: Mapping[str, Any], kind: str) -> Settings:
         served_model_name=config["namespace"],
         radix_eviction_policy="lru",
         disaggregation_mode="null",
-        pp_size=1,
-        tp_size=config["ranks"],
+        pp_size=grid.pp,
+        tp_size=grid.cp * grid.tp,
         nnodes=1,
         store_place=known(config.get("place", {})),
     )
@@ -218,6 +231,12 @@ def can_clear(kind: str) -> bool:
     return hasattr(getattr(needed(file), name), "clear_storage_backend")
 
 
+def layers_of(config: Mapping[str, Any], place: Place) -> int:
+    """How many layers a stage has; `stage_layers`: of each, where they differ."""
+    stages = config.get("stage_layers")
+    return int(stages[place.pp]) if stages else LAYERS
+
+
 @dataclasses.dataclass
 class Parts:
     """What a rank is made of. `kind`: see TREES; `requests`: the pool of requests, where these have states."""
@@ -229,8 +248,9 @@ class Parts:
     requests: Any = None
 
 
-def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) -> Parts:
-    """A rank, on the thread that is to be its scheduler. DoesNotFit: the release cannot be built so."""
+def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: Place, kind: str) -> Parts:
+    """A rank, on the thread that is to be its scheduler. `place`: where it stands. DoesNotFit: the release cannot be
+    built so."""
     page = config["page_size"]
     size = device_pages_of(config) * page
     values: dict[str, Any] = {
@@ -239,14 +259,14 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         "dtype": torch.float32,
         "head_num": HEADS,
         "head_dim": HEAD_DIM,
-        "layer_num": LAYERS,
+        "layer_num": layers_of(config, place),
         "device": "cpu",
         "enable_memory_saver": False,
         "enable_alt_stream": False,
         "need_sort": False,
     }
     requests = _requests(values) if kind == HIMAMBA else None
-    pool = _hybrid(values, requests) if kind == HIMAMBA else called(_memory().MHATokenToKVPool, values)
+    pool = _pool(config, values, requests, kind)
     device = getattr(pool, "full_kv_pool", pool)
     allocator = called(needed("mem_cache.allocator").PagedTokenToKVPoolAllocator, {**values, "kvcache": pool})
     unified = module("mem_cache.unified_radix_cache")
@@ -256,7 +276,13 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
         "req_to_token_pool": requests,
         "token_to_kv_pool_allocator": allocator,
         "page_size": page,
-        "tp_cache_group": group,
+        # Where ranks share a context, a release's scheduler hands over the tensor ranks of one.
+        "tp_cache_group": groups.tensors if grid_of(config).cp > 1 else groups.stage,
+        "attn_tp_cache_group": groups.tensors,
+        "attn_cp_cache_group": groups.contexts,
+        "pp_cache_group": groups.stages,
+        "pp_rank": place.pp,
+        "pp_size": settings.pp_size,
         "enable_metrics": False,
         "enable_mamba_extra_buffer": page > 1,
         "is_eagle": bool(config.get("pairs")),
@@ -291,6 +317,18 @@ def build(config: Mapping[str, Any], settings: Settings, group: Any, kind: str) 
     return Parts(kind, cache, allocator, device)
 
 
+def _pool(config: Mapping[str, Any], values: Mapping[str, Any], requests: Any, kind: str) -> Any:
+    """The device's keys and values. ValueError: the tree has no such pool."""
+    if kind == HIMAMBA:
+        return _hybrid(values, requests, is_latent=bool(config.get("latent")))
+    if not config.get("indices"):
+        return called(_memory().MHATokenToKVPool, values)
+    cls = next((vars(_memory())[name] for name in SPARSE_POOLS if name in vars(_memory())), None)
+    if cls is None or values["page_size"] != SPARSE_PAGE:
+        raise ValueError(f"this release has no indices, or not for pages of {values['page_size']} tokens")
+    return called(cls, {**values, **SPARSE})
+
+
 def _memory() -> ModuleType:
     return needed("mem_cache.memory_pool")
 
@@ -313,7 +351,9 @@ def _requests(values: Mapping[str, Any]) -> Any:
     return called(_memory().HybridReqToTokenPool, given)
 
 
-def _hybrid(values: Mapping[str, Any], requests: Any) -> Any:
-    """The keys and values of such a model's other layers."""
+def _hybrid(values: Mapping[str, Any], requests: Any, is_latent: bool) -> Any:
+    """The keys and values of such a model's other layers. `is_latent`: in one, and the same on all tensor ranks."""
     layers = {"full_attention_layer_ids": list(range(LAYERS)), "enable_kvcache_transpose": False}
+    if is_latent:
+        layers |= {"use_mla": True, **LATENT}
     return called(_memory().HybridLinearKVPool, {**values, **layers, "mamba_pool": requests.mamba_pool})

@@ -16,8 +16,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-import torch.distributed as dist
-
 from hicache_checks.simulation.standins.collectives import of_rank
 from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.rank import Rank
@@ -73,7 +71,7 @@ class Tasks:
         self.end()
         SHELVES.clear()
         self._ranks.clear()
-        COPIES.go_on()
+        COPIES.clear()
         self._release.prepare(config)
         self._answers = SimpleQueue()
         self._jobs = [SimpleQueue() for _ in range(config["ranks"])]
@@ -111,7 +109,7 @@ class Tasks:
     def _start(self, number: int, config: Mapping[str, Any]) -> threading.Thread:
         def scheduler() -> None:
             try:
-                rank = Rank(number, config, self._release, dist.new_group(list(range(config["ranks"]))))
+                rank = Rank(number, config, self._release, self._release.groups(number))
             except Exception as error:
                 self._answers.put((number, error))
                 return

@@ -8,25 +8,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hicache_checks.targets.sglang.grid import rank
+
 
 class Copies:
-    """Whether copies between the pools are held up: what is recorded then, is done when they go on."""
+    """Whose copies between the pools are held up: what a rank records then, is done when they go on."""
 
     def __init__(self) -> None:
-        self.are_held = False
-        self._late: list[Event] = []
+        self._held: set[int] = set()
+        self._late: list[tuple[int, Event]] = []
+
+    def hold(self, of_rank: int) -> None:
+        """From now on the copies of this rank do not end."""
+        self._held.add(of_rank)
 
     def recorded(self, event: Event) -> None:
         """An event stands behind the copies that were begun before it."""
-        event.is_done = not self.are_held
-        if self.are_held:
-            self._late.append(event)
+        event.is_done = rank() not in self._held
+        if not event.is_done:
+            self._late.append((rank(), event))
 
-    def go_on(self) -> None:
-        """All copies come to their end."""
-        self.are_held = False
-        for event in self._late:
-            event.is_done = True
+    def go_on(self, of_rank: int) -> None:
+        """All copies of this rank come to their end."""
+        self._held.discard(of_rank)
+        for number, event in self._late:
+            event.is_done |= number == of_rank
+        self._late = [(number, event) for number, event in self._late if number != of_rank]
+
+    def clear(self) -> None:
+        """There are new ranks."""
+        self._held.clear()
         self._late.clear()
 
 
@@ -46,7 +57,7 @@ class Event:
         return self.is_done
 
     def synchronize(self) -> None:
-        COPIES.go_on()
+        COPIES.go_on(rank())
 
     def wait(self, *_: Any) -> None:
         pass

@@ -16,10 +16,11 @@ import torch
 from hicache_checks.reporting import InputError
 from hicache_checks.targets.sglang import building
 from hicache_checks.targets.sglang.counters import counted_by_rank
+from hicache_checks.targets.sglang.grid import rank
 from hicache_checks.targets.sglang.imports import Imports, importing
 from hicache_checks.targets.sglang.own_code import OwnCode
 from hicache_checks.targets.sglang.release import Release
-from hicache_checks.targets.sglang.surroundings import Surroundings, rank
+from hicache_checks.targets.sglang.surroundings import Surroundings
 
 CACHE_OF_RELEASES = "SGLANG_CACHE_DIR"
 KEPT = ("sglang.srt.mem_cache", "sglang.srt.managers.cache_controller")

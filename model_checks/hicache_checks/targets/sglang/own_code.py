@@ -22,11 +22,16 @@ class OwnCode:
     """The functions of one module of a release. `name`: the module's."""
 
     def __init__(self, name: str, file: Path) -> None:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        self._text = file.read_text(encoding="utf-8")
+        tree = ast.parse(self._text)
         self._file = str(file)
         self._functions = {f"{c.name}.{f.name}": f for c in _of(tree, ast.ClassDef) for f in _of(c, ast.FunctionDef)}
         self._made: dict[str, Callable[..., Any]] = {}
         self._names = _Names(name, tree)
+
+    def mentions(self, name: str) -> bool:
+        """Is the name anywhere in the module?"""
+        return name in self._text
 
     def has(self, name: str) -> bool:
         """Is there such a method? `Class.method`."""

@@ -21,6 +21,8 @@ from hicache_checks.targets.sglang.event_log import Entry, EventLog
 from hicache_checks.targets.sglang.event_scheduler import SchedulerEvents
 from hicache_checks.targets.sglang.events import EVENTS, Router
 from hicache_checks.targets.sglang.files import FileShelf
+from hicache_checks.targets.sglang.grid import Groups
+from hicache_checks.targets.sglang.indices import Indices, NoIndices
 from hicache_checks.targets.sglang.queued import Queued
 from hicache_checks.targets.sglang.rank_model import TURN_S, TURNS_TO_REST, RankModel
 from hicache_checks.targets.sglang.rank_storage import Tokens
@@ -37,22 +39,25 @@ AUDITS = {audit.BYTES, EVENTS, *store_audit.AUDITS}
 class Rank(RankModel):
     """Cache, controller and pools of one rank. Its storage threads begin with it."""
 
-    def __init__(self, number: int, config: Mapping[str, Any], release: Release, group: Any) -> None:
+    def __init__(self, number: int, config: Mapping[str, Any], release: Release, groups: Groups) -> None:
         self.number = number
         self.config = config
-        self.group = group
+        self.group = groups.everybody
         self.page: int = config["page_size"]
         self.has_pairs = bool(config.get("pairs"))
         self.audits = frozenset(config.get("audits", ()))
         self._check(release.kind)
         self.settings = release.surroundings.settings
-        self.parts: Parts = building.build(config, self.settings, group, release.kind)
+        self.parts: Parts = building.build(
+            config, self.settings, groups, release.surroundings.grid.place(number), release.kind
+        )
         self.cache = self.parts.cache
         self.controller = self.cache.cache_controller
         self.tree = tree_of(self.cache)
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
         self.states = States(self) if self.parts.kind == building.HIMAMBA else NoStates()
+        self.indices = Indices(self) if config.get("indices") else NoIndices()
         self.foreign = self._foreign()
         self.shelf = self._shelf()
         self.prompts: dict[Tokens, None] = {}
@@ -316,6 +321,10 @@ class Rank(RankModel):
     def audit_written(self) -> list[str]:
         """What was computed, some turns ago, and is not written through, one line each."""
         return list(audit.unwritten(self))
+
+    def audit_waits(self) -> list[str]:
+        """By which functions a layer gets what is not loaded yet, one line each."""
+        return list(self.indices.read_too_early())
 
     def audit_consumers(self) -> list[str]:
         """Of which queue more than one thread reads, one line each."""

@@ -13,7 +13,6 @@ import torch
 
 from hicache_checks.targets.sglang import audit, building
 from hicache_checks.targets.sglang.audit import Written
-from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.rank_storage import RankStorage, Tokens
 from hicache_checks.targets.sglang.surroundings import Settings
@@ -38,7 +37,6 @@ class Prefilled:
 class RankModel(RankStorage):
     """The part of a rank that is about a model. `extras`: the adapters and tenants that it computed for."""
 
-    parts: Parts
     tree: Any
     extras: dict[str, None]
     _base: Any
@@ -160,11 +158,11 @@ class RankModel(RankStorage):
 
     def hold_copies(self) -> None:
         """Copies between the pools do not end."""
-        COPIES.are_held = True
+        COPIES.hold(self.number)
 
     def release_copies(self) -> None:
         """They do."""
-        COPIES.go_on()
+        COPIES.go_on(self.number)
 
     # ---- one thing at a time
 
@@ -178,7 +176,7 @@ class RankModel(RankStorage):
         else:
             self.cache.init_load_back(request.last_host_node, request.host_hit_length)
         self.cache.ready_to_load_host_cache()
-        COPIES.go_on()
+        COPIES.go_on(self.number)
         for _ in range(TURNS_TO_REST):
             self.cache.loading_check()
             if not self.cache.ongoing_load_back:

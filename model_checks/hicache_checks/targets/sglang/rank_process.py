@@ -47,9 +47,9 @@ def serve(tree: Path, kind: str, number: int, ranks: int, meeting: str, connecti
                     if rank is not None:
                         rank.close()
                     SHELVES.clear()
-                    COPIES.go_on()
+                    COPIES.clear()
                     release.prepare(args[0])
-                    rank = Rank(number, args[0], release, dist.new_group(list(range(ranks))))
+                    rank = Rank(number, args[0], release, release.groups(number))
                     rank.shelf.latency_s = LATENCY_S_MAX
                 else:
                     value = getattr(rank, name)(*args)

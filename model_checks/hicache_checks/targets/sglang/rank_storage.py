@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from hicache_checks.targets.sglang import building, strangers
+from hicache_checks.targets.sglang.building import Parts
 from hicache_checks.targets.sglang.content import content
 from hicache_checks.targets.sglang.files import Files, FileShelf
+from hicache_checks.targets.sglang.indices import NoIndices, index_stored_as
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
 from hicache_checks.targets.sglang.states import NoStates, States, stored_as
 from hicache_checks.targets.sglang.strangers import Strangers
@@ -30,6 +32,7 @@ class RankStorage:
     config: Mapping[str, Any]
     page: int
     has_pairs: bool
+    parts: Parts
     cache: Any
     controller: Any
     host: Any
@@ -37,6 +40,7 @@ class RankStorage:
     prompts: dict[Tokens, None]
     strangers: Strangers
     states: States | NoStates
+    indices: NoIndices
 
     def tokens(self, tokens: Tokens) -> Any:
         """See Rank."""
@@ -57,6 +61,10 @@ class RankStorage:
     def lose(self, tokens: Tokens) -> None:
         """The last page of this prompt can no longer be read, although it is said to exist."""
         self.shelf.lost.add(self.keys(tokens)[-1])
+
+    def lose_beside(self, tokens: Tokens) -> None:
+        """The same of the index of that page."""
+        self.shelf.lost.add(index_stored_as(self.keys(tokens)[-1]))
 
     def damage(self, tokens: Tokens) -> None:
         """The file of the last page of this prompt is cut off. TypeError: the store has no files."""
@@ -98,6 +106,8 @@ class RankStorage:
             self.shelf.pages[shelf_name] = self.flat(owned)
             if (state := self.states.bytes_of(owned)) is not None:
                 self.shelf.pages[stored_as(shelf_name)] = state
+            if (index := self.indices.bytes_of(owned)) is not None:
+                self.shelf.pages[index_stored_as(shelf_name)] = index
 
     def put_by(self, changes: Sequence[tuple[str, Any]], tokens: Tokens) -> None:
         """Somebody else whose store is the same one, but for these changes, stores his pages of this prompt. TypeError:
@@ -135,6 +145,9 @@ class RankStorage:
     def host_page(self, slot: int) -> torch.Tensor:
         """The page that begins at a host slot: keys and values, layers, tokens, heads, dimensions."""
         buffer: torch.Tensor = self.host.kv_buffer
+        if not hasattr(self.parts.device, "k_buffer"):
+            # Keys and values are in one.
+            buffer = buffer.unsqueeze(0)
         if self.host.layout == PAGE_FIRST:
             return buffer[:, slot // self.page]
         return buffer[:, :, slot : slot + self.page]

@@ -10,9 +10,13 @@ from typing import Any
 from hicache_checks.conformance.explainer import FOLLOWED
 from hicache_checks.targets.sglang import building, counters
 from hicache_checks.targets.sglang.event_scheduler import can_be_followed
+from hicache_checks.targets.sglang.grid import Groups, grid_of, groups_of
 from hicache_checks.targets.sglang.imports import Imports
 from hicache_checks.targets.sglang.own_code import OwnCode
 from hicache_checks.targets.sglang.surroundings import Surroundings
+
+CONTEXTS_ARE_NAMED = "attn_cp_group"
+"""In every scheduler that has them."""
 
 
 @dataclass(frozen=True)
@@ -41,5 +45,17 @@ class Release:
     def prepare(self, config: Mapping[str, Any]) -> None:
         """From now on the release finds this configuration around it."""
         self.surroundings.settings = building.settings_for(config, self.kind)
-        self.surroundings.ranks = config["ranks"]
+        self.surroundings.grid = grid_of(config)
+        self.surroundings.groups.clear()
+        self._check_grid()
         counters.begin_again()
+
+    def groups(self, number: int) -> Groups:
+        """The process groups of a rank, made with all others."""
+        groups = self.surroundings.groups[number] = groups_of(self.surroundings.grid, number)
+        return groups
+
+    def _check_grid(self) -> None:
+        """ValueError: the scheduler knows nothing of contexts."""
+        if self.surroundings.grid.cp > 1 and not self.scheduler.mentions(CONTEXTS_ARE_NAMED):
+            raise ValueError("this release has no ranks that share a context")

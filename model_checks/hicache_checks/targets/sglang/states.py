@@ -66,6 +66,10 @@ class NoStates:
         """The same of what the store has after the page of this name."""
         yield from ()
 
+    def unstored(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+        """States that the host has and the store has not, one line each."""
+        yield from ()
+
     def unwritten(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
         """States that the device has, of prefixes that the host has without them, one line each."""
         yield from ()
@@ -146,6 +150,13 @@ class States(NoStates):
         state = self._rank.shelf.pages.get(stored_as(name))
         if state is not None and not torch.equal(state.view(torch.uint8), self.bytes_of(prefix)):
             yield f"P30 the store does not hold the state after {list(prefix)}"
+
+    def unstored(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
+        """See NoStates."""
+        for node in nodes:
+            pages = audit.pages_of(node.prefix, self._rank.page)
+            if node.host_states and pages and stored_as(self._rank.keys(pages)[-1]) not in self._rank.shelf.pages:
+                yield f"P32 the host has the state after {list(pages)}, and the store does not"
 
     def unwritten(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
         """See NoStates."""

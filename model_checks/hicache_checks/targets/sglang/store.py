@@ -7,15 +7,15 @@ from typing import Any
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
 
+from hicache_checks.targets.sglang.grid import rank
 from hicache_checks.targets.sglang.shelf import SHELVES, Shelf
-from hicache_checks.targets.sglang.surroundings import rank
 
 
 class PageStore(HiCacheStorage):
     """See HiCacheStorage of the release."""
 
     def __init__(self, storage_config: Any = None, kwargs: Any = None, **_: Any) -> None:
-        self.shelf = SHELVES.setdefault(getattr(storage_config, "tp_rank", rank()), Shelf())
+        self.shelf = SHELVES.setdefault(rank(), Shelf())
         self._pools: dict[Any, Any] = {}
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
@@ -52,14 +52,17 @@ class PageStore(HiCacheStorage):
         return all(self.shelf.put(keys, values))
 
     def batch_exists_v2(self, keys: Sequence[str], pool_transfers: Any = None, extra_info: Any = None) -> Any:
-        """Of the pages that there are, as many as have all else at their end that the pools of a request want."""
+        """Of the pages that there are, as many as have all else that the pools of a request want: each, or the last."""
         # Older releases have no such answer, and do not ask.
-        from sglang.srt.mem_cache.hicache_storage import PoolName, PoolTransferResult
+        from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolName, PoolTransferResult
 
         hits = self.batch_exists(keys, extra_info)
         found = {PoolName.KV: hits}
         for transfer in pool_transfers or ():
-            while hits and _named(keys[hits - 1], transfer) not in self.shelf.pages:
+            has = [_named(key, transfer) in self.shelf.pages for key in keys[:hits]]
+            if transfer.hit_policy == PoolHitPolicy.ALL_PAGES:
+                hits = [*has, False].index(False)
+            while hits and not has[hits - 1]:
                 hits -= 1
             found[transfer.name] = hits
         return PoolTransferResult(hits, {name: count for name, count in found.items() if count})
@@ -71,7 +74,7 @@ class PageStore(HiCacheStorage):
         return {transfer.name: self._write(transfer) for transfer in transfers}
 
     def _read(self, transfer: Any) -> list[bool]:
-        names, slots = _names(transfer), transfer.host_indices.tolist()
+        names, slots = _names(transfer), _slots(transfer)
         found = self.shelf.get(names) or [None] * len(names)
         for slot, state in zip(slots, found, strict=True):
             if state is not None:
@@ -80,7 +83,7 @@ class PageStore(HiCacheStorage):
 
     def _write(self, transfer: Any) -> list[bool]:
         pool = self._pools[transfer.name]
-        return self.shelf.put(_names(transfer), [pool.get_data_page(slot) for slot in transfer.host_indices.tolist()])
+        return self.shelf.put(_names(transfer), [pool.get_data_page(slot) for slot in _slots(transfer)])
 
     def clear(self) -> None:
         self.shelf.pages.clear()
@@ -94,6 +97,12 @@ class PageStore(HiCacheStorage):
 
 def _names(transfer: Any) -> list[str]:
     return [_named(key, transfer) for key in transfer.keys]
+
+
+def _slots(transfer: Any) -> list[int]:
+    """Where each begins: it has one slot, or one for each token of its page."""
+    slots: list[int] = transfer.host_indices.tolist()
+    return slots[:: max(1, len(slots) // max(1, len(transfer.keys)))]
 
 
 def _named(key: str, transfer: Any) -> str:

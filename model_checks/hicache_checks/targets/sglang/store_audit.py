@@ -26,7 +26,11 @@ RETRIED = "retried"
 VAIN_READS, VAIN_READS_MAX = "vain_reads", 3
 """The same: whether a page that is said to exist, and cannot be read, is given up after so many reads."""
 
-AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, RETRIED, VAIN_READS)
+STORED_STATES = "stored_states"
+"""The same: whether the store of each rank has the states that its host has. That of a first rank has the pages, where
+these are the same on all."""
+
+AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, RETRIED, VAIN_READS, STORED_STATES)
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -46,6 +50,10 @@ def problems(rank: Rank) -> Iterator[str]:
         yield from _chains(rank)
     if VAIN_READS in rank.audits:
         yield from _read_in_vain(rank)
+    if STORED_STATES in rank.audits:
+        yield from rank.states.unstored(list(rank.tree.nodes()))
+    if rank.config.get("latent") and rank.number:
+        return
     if RETRIED not in rank.audits and (rank.shelf.has_failed_to_put or hasattr(rank.cache, OFTENER)):
         return
     yield from _refused(rank) if rank.config.get("store_pages_max") else _unstored(rank)
@@ -59,6 +67,7 @@ def _stored(rank: Rank, name: str, prefix: Sequence[int]) -> Iterator[str]:
         else:
             yield f"P30 the store does not hold the bytes of {list(prefix)}"
     yield from rank.states.stored_problems(name, prefix)
+    yield from rank.indices.stored_problems(name, prefix)
 
 
 def _read_in_vain(rank: Rank) -> Iterator[str]:

@@ -16,18 +16,15 @@ from typing import Any
 
 import torch
 
-from hicache_checks.simulation.world import current
 from hicache_checks.targets.sglang.device import DEVICE, TorchOf
+from hicache_checks.targets.sglang.grid import Grid, Groups, rank
 from hicache_checks.targets.sglang.strangers import placed
 
 CONFIGURATION = (
     *("get_memory", "get_serving", "get_observability", "get_model", "get_server_args", "get_schedule", "get_exec"),
     "get_global_server_args",
 )
-RANK = ("get_tensor_model_parallel_rank", "get_attention_tp_rank")
-RANKS = ("get_tensor_model_parallel_world_size", "get_attention_tp_size")
-ZERO = ("get_pipeline_model_parallel_rank", "get_attention_dp_rank")
-ONE = ("get_pipeline_model_parallel_world_size", "get_attention_dp_size")
+ZERO, ONE = ("get_attention_dp_rank",), ("get_attention_dp_size",)
 USES_CUDA = (".managers.cache_controller", ".mem_cache.hiradix_cache", ".mem_cache.l2_transfer")
 """Modules that ask torch for streams and events by themselves."""
 PLENTY = 1 << 40
@@ -48,20 +45,27 @@ class Settings(types.SimpleNamespace):
 
 
 class Surroundings:
-    """What the modules of a release are given. `settings` and `ranks` may change between two builds."""
+    """What the modules of a release are given. `settings`, `grid`, and each rank's `groups` may change between two
+    builds."""
 
     def __init__(self) -> None:
         self.settings = Settings()
-        self.ranks = 1
+        self.grid = Grid()
+        self.groups: dict[int, Groups] = {}
         self._answers: dict[str, Callable[..., Any]] = {
             **dict.fromkeys(CONFIGURATION, lambda *_, **__: self.settings),
-            **dict.fromkeys(RANK, lambda *_, **__: rank()),
-            **dict.fromkeys(RANKS, lambda *_, **__: self.ranks),
+            "get_tensor_model_parallel_rank": lambda *_, **__: rank() % (self.grid.cp * self.grid.tp),
+            "get_tensor_model_parallel_world_size": lambda *_, **__: self.grid.cp * self.grid.tp,
+            "get_attention_tp_rank": lambda *_, **__: self.grid.place(rank()).tp,
+            "get_attention_tp_size": lambda *_, **__: self.grid.tp,
+            "get_pipeline_model_parallel_rank": lambda *_, **__: self.grid.place(rank()).pp,
+            "get_pipeline_model_parallel_world_size": lambda *_, **__: self.grid.pp,
+            "get_pp_group": lambda *_, **__: self._stages(),
             **dict.fromkeys(ZERO, lambda *_, **__: 0),
             **dict.fromkeys(ONE, lambda *_, **__: 1),
-            "is_dp_attention_enabled": lambda *_, **__: False,
+            # Contexts come with it, in every release that has them.
+            "is_dp_attention_enabled": lambda *_, **__: self.grid.cp > 1,
             "get_parallel": lambda *_, **__: self._parallel(),
-            "create_custom_parallel_group": _new_group,
             "get_native_hash": page_hashes,
             "get_device_module": lambda *_, **__: DEVICE,
             "available_host_memory_bytes": lambda *_, **__: PLENTY,
@@ -73,6 +77,8 @@ class Surroundings:
         for name in self._answers.keys() & names.keys():
             if callable(names[name]):
                 names[name] = self._answers[name]
+        if callable(make := names.get("create_custom_parallel_group")):
+            names["create_custom_parallel_group"] = functools.partial(self._new_group, make)
         if "psutil" in names:
             names["psutil"] = PSUTIL
         if "device_module" in names:
@@ -104,23 +110,36 @@ class Surroundings:
         controller._generate_storage_config = configured
 
     def _parallel(self) -> Settings:
-        """Tensor parallelism, and nothing else."""
-        me, size = rank(), self.ranks
+        """Where the calling rank stands, and among how many."""
+        grid, me = self.grid, rank()
+        place = grid.place(me)
         return Settings(
-            **dict.fromkeys(("tp_rank", "attn_tp_rank"), me),
-            **dict.fromkeys(("tp_size", "attn_tp_size"), size),
-            **dict.fromkeys(("pp_rank", "attn_dcp_rank", "attn_cp_rank", "dp_rank", "attn_dp_rank"), 0),
-            **dict.fromkeys(("pp_size", "attn_dcp_size", "attn_cp_size", "attn_dp_size", "nnodes"), 1),
+            tp_rank=me % (grid.cp * grid.tp),
+            tp_size=grid.cp * grid.tp,
+            attn_tp_rank=place.tp,
+            attn_tp_size=grid.tp,
+            attn_cp_rank=place.cp,
+            attn_cp_size=grid.cp,
+            pp_rank=place.pp,
+            pp_size=grid.pp,
+            pp_group=None if grid.is_plain else self._stages(),
+            **dict.fromkeys(("attn_dcp_rank", "dp_rank", "attn_dp_rank"), 0),
+            **dict.fromkeys(("attn_dcp_size", "attn_dp_size", "nnodes"), 1),
             launch_world_size=1,
         )
 
+    def _stages(self) -> Settings:
+        """The group of the stages of a model. AssertionError: as in a release, it was never made."""
+        assert not self.grid.is_plain, "there is one stage"
+        group = self.groups[rank()].stages
+        place = self.grid.place(rank()).pp
+        return Settings(world_size=self.grid.pp, rank_in_group=place, cpu_group=group, device_group=group)
 
-def rank() -> int:
-    """Of the calling thread; 0 outside all ranks."""
-    world = current()
-    if world is not None and world.running is not None and world.running.rank is not None:
-        return world.running.rank
-    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    def _new_group(self, make: Callable[..., Any], group_ranks: Sequence[int], backend: str = "gloo", **_: Any) -> Any:
+        """Where all ranks are in one group, all make it; else the release's own way, by which they agree on groups."""
+        if not self.grid.is_plain:
+            return make(group_ranks=group_ranks, backend=backend)
+        return torch.distributed.new_group(list(group_ranks), backend=backend)
 
 
 def transfer_kv_direct(
@@ -182,10 +201,6 @@ def page_hashes(tokens: Any, prior: bytes | None, page_size: int | None = None) 
         prior = hashlib.sha256((prior or b"") + words).digest()
         hashes.append(prior.hex())
     return hashes if page_size else hashes[0]
-
-
-def _new_group(group_ranks: Sequence[int], backend: str = "gloo", **_: Any) -> Any:
-    return torch.distributed.new_group(list(group_ranks), backend=backend)
 
 
 def _zeros(dims: Any, dtype: torch.dtype, device: Any = None, **_: Any) -> torch.Tensor:

@@ -1,0 +1,115 @@
+"""A soak: random work on gloo ranks with real threads for as long as one likes, and one report for all.
+
+Registered as the entry point `reference` of the group `hicheck.soaks`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hicache_impl.rank_processes import RankDied, RankProcesses
+from hicache_impl.soak_rank import SoakOptions
+
+RESIDENT_GROWTH_MAX = 0.05
+# With fewer samples in each of the two windows, memory is not judged.
+SAMPLES_MIN = 4
+LAST_SHARE = 0.2
+LOCKSTEP = ("rounds", "lives", "happened")
+
+
+def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
+    """Soak for `seconds` and report. `options`: the fields of SoakOptions; `folder` is one that exists and is empty.
+
+    `progress` gets a line after each round. In the report, `violations` has a line for everything that went wrong, a
+    hang and a rank that died among them; `resident` says how much memory each rank had after the warm-up and at the
+    end, in bytes; `memory_judged` is False where there was too little time to compare the two. What is the same on
+    every rank is reported once.
+
+    Raises ValueError, with one line, for options that cannot be used.
+    """
+    checked = _checked(options)
+    silence_s = checked.silent_s
+    processes = RankProcesses("hicache_impl.soak_rank", checked.folder, checked.ranks, progress, silence_s)
+    try:
+        results = processes.run(msgspec.json.encode(checked))
+    except RankDied as died:
+        return {**_report(checked, []), "violations": [str(died)]}
+    report = _report(checked, results)
+    if processes.hung:
+        report["violations"] += [
+            f"hang: rank {rank}: no round ended within {silence_s:g} s; {_where(processes.stacks(rank))}"
+            for rank in range(checked.ranks)
+        ]
+    return report
+
+
+def _report(checked: SoakOptions, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    violations = [finding for result in results for finding in result["findings"]]
+    violations += _disagreements(results)
+    resident = [_resident(result["resident"], checked.warmed_up_s) for result in results]
+    judged = [(rank, before, after) for rank, (before, after) in enumerate(resident) if before and after]
+    for rank, before, after in judged:
+        if after > before * (1 + RESIDENT_GROWTH_MAX):
+            violations.append(
+                f"memory: rank {rank} had {before / 2**20:.1f} MiB after the warm-up and {after / 2**20:.1f} MiB at "
+                f"the end, {after / before - 1:.1%} more"
+            )
+    first: Mapping[str, Any] = results[0] if results else {}
+    return {
+        "ranks": checked.ranks,
+        "store": checked.store,
+        "seed": checked.seed,
+        "rounds": first.get("rounds", 0),
+        "lives": first.get("lives", 0),
+        "happened": first.get("happened", {}),
+        "moved_pages": first.get("moved_pages", {}),
+        "violations": violations,
+        "recent": [line for result in results for line in result["recent"]],
+        "memory_judged": len(judged) == checked.ranks,
+        "resident": [{"after_warm_up_bytes": before, "at_the_end_bytes": after} for before, after in resident],
+        "seconds": round(max((result["seconds"] for result in results), default=0.0), 3),
+    }
+
+
+def _checked(options: Mapping[str, Any]) -> SoakOptions:
+    checked = msgspec.convert(dict(options), SoakOptions)
+    if not checked.seconds > 0:
+        raise ValueError(f"a soak takes more than 0 s, not {checked.seconds}")
+    if checked.ranks < 1:
+        raise ValueError(f"ranks must be at least 1, not {checked.ranks}")
+    if checked.store not in ("memory", "file"):
+        raise ValueError(f"store must be memory or file, not {checked.store!r}")
+    return checked
+
+
+def _resident(samples: Sequence[tuple[float, int]], warmed_up_s: float) -> tuple[int, int]:
+    """Median bytes in the first window after the warm-up, and in the last; 0, 0 where there are too few samples."""
+    warm = [size for seconds, size in samples if seconds >= warmed_up_s]
+    window = max(SAMPLES_MIN, int(len(warm) * LAST_SHARE))
+    if len(warm) < 2 * window or not all(warm):
+        return 0, 0
+    return int(statistics.median(warm[:window])), int(statistics.median(warm[-window:]))
+
+
+def _disagreements(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """P7: what ranks that came to the end counted differently."""
+    whole = [result for result in results if not result["broken"]]
+    return [
+        f"P7 ranks disagree on {key}: {', '.join(str(result[key]) for result in whole)}"
+        for key in LOCKSTEP
+        if any(result[key] != whole[0][key] for result in whole)
+    ]
+
+
+def _where(stacks: str) -> str:
+    """The innermost frames of the main thread, which is the last that faulthandler writes."""
+    frames = [line.strip() for line in stacks.splitlines() if line.strip().startswith("File ")]
+    main = stacks.rfind("(most recent call first)")
+    if main >= 0:
+        frames = [line.strip() for line in stacks[main:].splitlines() if line.strip().startswith("File ")]
+    short = [frame.rpartition("/")[2].replace('"', "") for frame in frames[:4]]
+    return "it is in " + " < ".join(short) if short else "nothing is known of where it is"

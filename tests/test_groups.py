@@ -1,0 +1,279 @@
+"""§14 Groups: pinned sizes, outcomes, liveness, faulty rules, and the grid itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hicache_checks.engine.counterexample import tell
+from hicache_checks.engine.engines import EngineOptions, explore
+from hicache_checks.engine.explore import DEADLOCK, Exploration
+from hicache_checks.engine.graph_by_kernels import graph_by_kernels
+from hicache_checks.engine.liveness import PROMISES_MAX, check_liveness, promises
+from hicache_checks.engine.native.build import compiler
+from hicache_checks.explore_command import ExploreOptions, configurations_of
+from hicache_checks.export_command import model_of
+from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
+from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS, GroupMutant
+from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
+from hicache_checks.reporting import InputError
+from hicache_spec import BoundSpec, Refused
+from hicache_spec.language import Symbol
+from hicache_spec.parts.grid import (
+    AFTER_POINT,
+    AFTER_SEAT,
+    CP,
+    DRAIN_CP,
+    DRAIN_TP,
+    FLAGS_PP,
+    FREE,
+    HIT_PP,
+    JUDGING,
+    LINE,
+    LINES,
+    POLLING,
+    PP,
+    SAMPLING,
+    SHARD,
+    TAKING,
+    TP,
+    Grid,
+)
+from hicache_spec.parts.groups_design import GROUPS, GROUPS_BOUNDS, PAIR
+
+ARRAY = EngineOptions("array")
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+PAGE = (Path(__file__).resolve().parents[1] / "spec" / "SPEC.md").read_text(encoding="utf-8")
+
+# configuration: distinct states, transitions, depth
+COUNTS = {
+    "pair": (5_186, 15_124, 47),
+    "pair_two": (169_348, 622_108, 72),
+    "trio_deaths": (8_768, 49_302, 68),
+    "square": (201_074, 1_042_100, 114),
+    "square_death": (140_962, 860_384, 115),
+    "stages": (242_276, 1_173_418, 112),
+    "stages_line": (83_221, 499_208, 69),
+    "square_backup": (18_720, 83_184, 94),
+    "stages_backup": (53_948, 313_964, 93),
+    "pair_backup": (5_614, 24_624, 49),
+}
+
+OTHERS = list({m.grid.name: m.grid for m in GROUP_MUTANTS if m.grid not in GROUPS_BOUNDS}.values())
+
+
+def resolved(symbol: object, grid: Grid) -> object:
+    """What a name of the grid stands for in a configuration."""
+    assert isinstance(symbol, Symbol)
+    return symbol.resolve(grid)
+
+
+@cache
+def explored(grid: Grid) -> Exploration:
+    return explore(BoundSpec(GROUPS, grid), ARRAY)
+
+
+def variant(mutant: GroupMutant) -> BoundSpec:
+    return BoundSpec(GROUPS.variant(mutant.name, "", mutant.replaces), mutant.grid)
+
+
+# ---- the grid
+
+
+def test_groups_are_the_ranks_that_differ_in_one_coordinate() -> None:
+    cube = Grid("cube", tp=2, cp=2, pp=2)
+    places = list(cube.places())
+    assert len(places) == cube.ranks == 8
+    order = {CP: 1, TP: 2, PP: 0}
+    for axis, coordinate in order.items():
+        lines = cube.lines(axis)
+        for a in range(8):
+            for b in range(8):
+                others = [x for i, x in enumerate(places[a]) if i != coordinate]
+                same = others == [x for i, x in enumerate(places[b]) if i != coordinate]
+                assert (lines[a] == lines[b]) == same
+    assert resolved(LINE, cube) == tuple(cube.lines(axis) for axis in range(3))
+    assert resolved(LINES, cube) == range(4)
+
+
+def test_groups_of_one_are_passed_over() -> None:
+    square, line, solo = Grid("a", tp=2, cp=2), Grid("b", tp=1, pp=2), Grid("c", tp=1)
+    after = {grid.name: resolved(AFTER_POINT, grid) for grid in (square, line, solo)}
+    assert after["a"][SAMPLING] == DRAIN_CP  # type: ignore[index]
+    assert after["a"][DRAIN_CP] == DRAIN_TP  # type: ignore[index]
+    assert after["b"][SAMPLING] == TAKING, "nobody to agree with in the stage"  # type: ignore[index]
+    assert after["b"][POLLING] == FLAGS_PP  # type: ignore[index]
+    assert after["c"][POLLING] == JUDGING  # type: ignore[index]
+    assert resolved(AFTER_SEAT, line)[FREE] == HIT_PP  # type: ignore[index]
+
+
+def test_every_slice_and_every_stage_has_a_writer_of_its_own() -> None:
+    cube = Grid("cube", tp=2, cp=2, pp=2, backup=True, replicated=True)
+    assert resolved(SHARD, cube) == (0, 0, 2, 2, 4, 4, 6, 6)
+    assert resolved(SHARD, replace(cube, replicated=False)) == tuple(range(8))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tp": 0}, "tp must be at least 1, not 0"),
+        ({"requests": 0}, "requests must be at least 1, not 0"),
+        ({"replicated": True}, "replicated without backup says nothing"),
+    ],
+)
+def test_impossible_grids_are_refused_in_one_line(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refusal:
+        Grid(**changes)  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value)
+
+
+# ---- the design
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("grid", GROUPS_BOUNDS, ids=lambda g: g.name)
+def test_groups_hold_and_their_sizes_are_pinned(grid: Grid) -> None:
+    result = explored(grid)
+    assert result.violation is None
+    assert result.complete
+    assert (result.states, result.transitions, result.depth) == COUNTS[grid.name]
+
+
+@pytest.mark.heavy
+def test_every_outcome_is_reached() -> None:
+    reached = {name for grid in GROUPS_BOUNDS for name in explored(grid).reached}
+    assert reached == {r.name for r in GROUPS.rules() if r.kind == "sometimes"}
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("deaths", "states"), [(0, 359_678), (1, 1_747_870)])
+def test_the_walk_of_eight_ranks_on_three_axes_holds(deaths: int, states: int) -> None:
+    grid = Grid("cube", tp=2, cp=2, pp=2, fetches=False, deaths=deaths)
+    result = explore(BoundSpec(GROUPS, grid), EngineOptions("native", threads=2))
+    assert result.violation is None
+    assert (result.states, result.complete) == (states, True)
+    assert f"{states:,}" in PAGE
+
+
+@needs_compiler
+@pytest.mark.heavy
+def test_three_engines_find_the_same() -> None:
+    found = [explore(BoundSpec(GROUPS, PAIR), EngineOptions(engine)) for engine in ("object", "array", "native")]
+    assert {(r.states, r.transitions, r.depth) for r in found} == {COUNTS["pair"]}
+    assert len({frozenset(r.reached) for r in found}) == 1
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("grid", GROUPS_BOUNDS, ids=lambda g: g.name)
+def test_nobody_waits_for_ever(grid: Grid) -> None:
+    spec = BoundSpec(GROUPS, grid)
+    assert len(promises(spec)[1]) <= PROMISES_MAX
+    results = check_liveness(graph_by_kernels(spec))
+    assert {r.name for r in results} == {r.name for r in GROUPS.rules() if r.kind == "live"}
+    assert not [r.label for r in results if r.lasso is not None]
+
+
+def test_a_refused_action_leaves_the_state_untouched() -> None:
+    spec = BoundSpec(GROUPS, Grid("line", tp=1, pp=2, deaths=1))
+    seen, waiting, refused = {spec.encode(spec.initial())}, [spec.encode(spec.initial())], 0
+    reasons: set[str] = set()
+    changed = 0
+    while waiting:
+        key = waiting.pop()
+        for step in spec.steps:
+            s = spec.decode(key)
+            try:
+                step.run(s)
+            except Refused as refusal:
+                reasons.add(str(refusal))
+                changed += spec.encode(s) != key
+                refused += 1
+                continue
+            if spec.encode(s) not in seen:
+                seen.add(spec.encode(s))
+                waiting.append(spec.encode(s))
+    assert changed == 0
+    assert "" not in reasons
+    assert len(seen) > 500
+    assert refused > 5_000
+
+
+# ---- the command
+
+
+def test_groups_are_explored_in_bounds_of_their_own() -> None:
+    for bounds in (None, "groups"):
+        assert configurations_of(ExploreOptions(design="groups", bounds=bounds)) == GROUPS_BOUNDS
+    options = ExploreOptions(design="groups", requests=2)
+    assert {grid.requests for grid in configurations_of(options)} == {2}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (ExploreOptions(design="groups", bounds="tiny"), "the bounds tiny are not those of the design groups"),
+        (ExploreOptions(bounds="groups"), "the bounds groups are not those of the design decide_at_drain"),
+        (ExploreOptions(design="groups", host_pages=3), "the bounds groups do not have all of host_pages"),
+    ],
+)
+def test_bounds_that_do_not_fit_are_refused_in_one_line(options: ExploreOptions, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
+        configurations_of(options)
+
+
+@pytest.mark.parametrize("language", ["tla", "promela"])
+def test_groups_are_exported(language: str) -> None:
+    (text, *_) = model_of(language, "groups", PAIR).files.values()
+    assert "sched_follow" in text
+
+
+# ---- faulty rules
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("mutant", GROUP_MUTANTS, ids=lambda m: m.name)
+def test_a_mutant_is_caught(mutant: GroupMutant) -> None:
+    spec = variant(mutant)
+    violation = explore(spec, ARRAY).violation
+    assert violation is not None, "the mutant survived"
+    assert (violation.property, len(violation.run)) == (mutant.caught_by, mutant.steps)
+    assert len(tell(spec, violation.run)) == mutant.steps, "the counterexample is a run of the mutant"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("grid", OTHERS, ids=lambda g: g.name)
+def test_the_other_configurations_of_the_mutants_are_innocent(grid: Grid) -> None:
+    result = explored(grid)
+    assert result.violation is None
+    assert result.complete
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("mutant", STARVING_GROUPS, ids=lambda m: m.name)
+def test_who_waits_for_ever_is_caught_by_liveness_alone(mutant: GroupMutant) -> None:
+    spec = variant(mutant)
+    assert explore(spec, ARRAY).violation is None
+    lassos = {r.name: r.lasso for r in reversed(check_liveness(graph_by_kernels(spec))) if r.lasso is not None}
+    first = lassos[mutant.caught_by]
+    assert (len(first.stem), len(first.loop)) == (mutant.steps, mutant.loop)
+    assert not [
+        r.label for r in check_liveness(graph_by_kernels(BoundSpec(GROUPS, mutant.grid))) if r.lasso is not None
+    ]
+
+
+def test_every_property_is_the_first_to_catch_a_mutant() -> None:
+    properties = {r.name for r in GROUPS.rules() if r.kind in ("invariant", "step")}
+    assert {m.caught_by for m in GROUP_MUTANTS} == properties | {DEADLOCK}
+    assert {m.caught_by for m in STARVING_GROUPS} == {r.name for r in GROUPS.rules() if r.kind == "live"}
+
+
+def test_names_of_mutants_are_unique_and_name_the_actor() -> None:
+    names = [m.name for m in (*GROUP_MUTANTS, *STARVING_GROUPS)]
+    assert {name.split("_")[0] for name in names} == {"sched", "query", "backup"}
+    names += [m.name for m in SPEC_MUTANTS]
+    names += [m.name for registry in (DESIGN_MUTANTS, STARVING_DESIGNS) for ms in registry.values() for m in ms]
+    assert len(set(names)) == len(names)
