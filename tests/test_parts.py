@@ -19,6 +19,7 @@ from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant
 from hicache_spec import BoundSpec, SpecError
 from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
 from hicache_spec.parts.copying import COPY_SOLO
+from hicache_spec.parts.resetting import RESET_SOLO
 from hicache_spec.parts.storing import STORE_FORGETS, STORE_REPLICATED, STORE_SOLO
 from joined_tables import beneath, own
 
@@ -49,9 +50,18 @@ SIZES = {
         "store_fetch_pair": (133_067, 973_711, 39),
         "store_fetch_back": (6_511, 41_952, 31),
     },
+    "copying+control+resetting": {
+        "reset_solo": (835, 1_922, 19),
+        "reset_ranks": (1_010, 3_915, 22),
+        "reset_pages": (6_757, 23_661, 25),
+    },
 }
-SMALLEST = {"copying": COPY_SOLO, "copying+storing": STORE_FORGETS}
-CAUGHT_ALONE: dict[str, dict[str, str]] = {design: {} for design in PART_MUTANTS}
+SMALLEST = {"copying": COPY_SOLO, "copying+storing": STORE_FORGETS, "copying+control+resetting": RESET_SOLO}
+CAUGHT_ALONE: dict[str, dict[str, str]] = {
+    "decide_at_drain+copying": {},
+    "decide_at_drain+copying+storing": {},
+    "decide_at_drain+copying+control+resetting": {"inv_pages_conserved": "sched_begins_again_without_the_host"},
+}
 """Properties that are never the first to break, each with a mutant that it catches by itself."""
 STATES_MAX = 300_000
 

@@ -34,6 +34,7 @@ NAMES = r"\b(?:sched|query|io|backup|env|inv|step|live|sometimes)_\w+"
 
 COPYING = "decide_at_drain+copying"
 STORING = "decide_at_drain+copying+storing"
+RESETTING = "decide_at_drain+copying+control+resetting"
 STORING_BOUNDS = PART_BOUNDS["copying+storing"]
 
 
@@ -122,6 +123,8 @@ def assert_stands(section: str, expected: Table) -> None:
         ("10.7", lambda: joined_tables.part_properties(COPYING, CAUGHT_ALONE_OF_PARTS[COPYING])),
         ("10.8", lambda: joined_tables.part_outcomes(COPYING)),
         ("10.8", lambda: joined_tables.part_configurations(PART_BOUNDS["copying"], SIZES_OF_PARTS["copying"])),
+        ("10.11", lambda: joined_tables.part_properties(RESETTING, CAUGHT_ALONE_OF_PARTS[RESETTING])),
+        ("10.11", lambda: joined_tables.part_outcomes(RESETTING)),
         ("11.1", lambda: joined_tables.part_variables(STORING)),
         ("11.2", lambda: joined_tables.part_actions(STORING)),
         ("11.6", lambda: joined_tables.part_properties(STORING, CAUGHT_ALONE_OF_PARTS[STORING])),

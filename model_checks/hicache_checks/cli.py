@@ -29,6 +29,7 @@ class Bounds(enum.StrEnum):
     COPYING = "copying"
     STORING = "copying+storing"
     CONTROL = "control"
+    RESETTING = "copying+control+resetting"
     POOLS = "pools"
     GROUPS = "groups"
 

@@ -12,6 +12,7 @@ from ..language import Design, Part, Rule, SpecError
 from . import control, pool_bounds, pools
 from .copying import COPYING, COPYING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
+from .resetting import RESETTING, RESETTING_BOUNDS
 from .storing import STORING, STORING_BOUNDS
 
 PARTS: dict[str, Part] = {
@@ -20,6 +21,7 @@ PARTS: dict[str, Part] = {
         COPYING,
         STORING,
         control.CONTROL,
+        RESETTING,
         pools.POOLS,
     ]
 }
@@ -31,6 +33,7 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     COPYING.name: COPYING_BOUNDS,
     f"{COPYING.name}+{STORING.name}": STORING_BOUNDS,
     control.CONTROL.name: control.BOUNDS,
+    f"{COPYING.name}+{control.CONTROL.name}+{RESETTING.name}": RESETTING_BOUNDS,
     pools.POOLS.name: pool_bounds.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
