@@ -41,6 +41,7 @@ class Scenario:
             cache_class=cache_class,
             controller_class=controller_class,
             timeout_s=timeout_s,
+            settings=settings,
             telemetry=telemetry,
         )
 

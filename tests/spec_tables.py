@@ -304,7 +304,7 @@ def implemented() -> Table:
     """§9: for each P-number, the properties whose docstrings name it: the canonical ones, then those of the parts."""
     judged = [r for kind in JUDGING for r in rules(kind)]
     known = {r.name for r in judged}
-    for design in map(design_named, map(design_of, PART_BOUNDS)):
+    for design in (design_named(design_of(name)) for name in PART_BOUNDS):
         new = [r for kind in JUDGING for r in design.rules() if r.kind == kind and r.name not in known]
         judged += new
         known |= {r.name for r in new}

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import pytest
 
-from hicache_impl.mutants import CONTROL, MUTANTS, ImplMutant
+from hicache_impl.mutants import CONTROL, MUTANTS, POOLS, ImplMutant
 from mutant_case import play
 from mutant_scenarios_copies import COPIES
 from mutant_scenarios_founding import FOUNDING
+from mutant_scenarios_pools import POOLS as POOL_SCENARIOS
 from mutant_scenarios_scheduler import SCHEDULER
 from mutant_scenarios_tiers import TIERS
 from mutant_scenarios_workers import WORKERS
 
-CASES = {**WORKERS, **SCHEDULER, **TIERS, **FOUNDING, **COPIES}
-ALL = (*MUTANTS, *CONTROL)
+CASES = {**WORKERS, **SCHEDULER, **TIERS, **FOUNDING, **COPIES, **POOL_SCENARIOS}
+ALL = (*MUTANTS, *CONTROL, *POOLS)
 
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda m: m.name)
@@ -35,7 +36,7 @@ def test_the_mutant_is_caught(mutant: ImplMutant) -> None:
 
 def test_every_mutant_has_its_scenario() -> None:
     assert sorted(m.name for m in ALL) == sorted(CASES)
-    assert len(CASES) == len(WORKERS) + len(SCHEDULER) + len(TIERS) + len(FOUNDING) + len(COPIES)
+    assert len(CASES) == sum(map(len, (WORKERS, SCHEDULER, TIERS, FOUNDING, COPIES, POOL_SCENARIOS)))
     assert {m.name.split("_")[0] for m in ALL} == {"sched", "query", "io", "backup", "copy", "store"}
     for mutant in ALL:
         assert mutant.summary.startswith("P"), "the property that it breaks, first"

@@ -279,9 +279,14 @@ class Reference:
             raise ValueError(f"a store cannot {how} in {call}")
 
     def lose(self, rank: int, tokens: Sequence[int]) -> None:
-        """The last page of these tokens can no longer be read by this rank, until `heal_storage`; it still exists."""
-        lost = self.storage_keys(tokens, rank)[-1]
-        self.faults[rank].miss("get", where=lost.__eq__)
+        """The last page of these tokens can no longer be read by this rank, until `heal_storage`; it still exists.
+
+        With extra pools, it is what is beside the page that cannot be read, and of no use is the page either.
+        """
+        *_, page_hash = chain_hashes(self.key(tokens))
+        beside = {pool.key(page_hash, rank, self.config.ranks) for pool in self.caches[rank].extra.values()}
+        lost = beside or {self.storage_keys(tokens, rank)[-1]}
+        self.faults[rank].miss("get", where=lost.__contains__)
 
     def heal_storage(self) -> None:
         """The stores of all ranks work again."""

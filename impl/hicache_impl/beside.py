@@ -16,6 +16,7 @@ from hicache_impl.ledger import Ledger
 from hicache_impl.operation import Operation
 from hicache_impl.page_pool import PoolError
 from hicache_impl.runtime import Queue
+from hicache_impl.tensor_pool import TensorPool
 from hicache_impl.trees.components import DEVICE, HOST
 from hicache_impl.trees.node import Match, Node, Slots
 
@@ -94,6 +95,10 @@ class Beside(Ledger):
         self.extra[pool].host.allocator.free(slots)
         self.counters.reclaimed_slots += len(slots)
 
+    def _move(self, source: TensorPool, source_slots: Sequence[int], target: TensorPool, slots: Sequence[int]) -> None:
+        """Copy between the tiers, one to one."""
+        target.copy_pages(source, source_slots, slots)
+
     # --- down ----------------------------------------------------------------------------------------------------
 
     def _has_room_beside(self, node: Node) -> bool:
@@ -116,18 +121,11 @@ class Beside(Ledger):
             on_host = node.slots_of(name, HOST)
             missing = {at: slot for at, slot in node.slots_of(name, DEVICE).items() if at not in on_host}
             taken = self._take_host_slots(pool, missing)
-            pool.host.copy_pages(pool.device, list(missing.values()), list(taken.values()))
+            self._move(pool.device, list(missing.values()), pool.host, list(taken.values()))
             self.tree.attach(node, HOST, {name: {start + at: slot for at, slot in taken.items()}})
             stored += [SlotToStore(name, node.hashes[at], slot) for at, slot in taken.items()]
         self.counters.written_slots += len(stored)
         return tuple(stored)
-
-    def _new_backup(self, node: Node, host_pages: tuple[int, ...]) -> BackupJob:
-        """What is to be stored of a node that is backed up in these pages, or, without pages, what is beside them."""
-        slots = self._write_beside(node)
-        if slots:
-            self.tree.hold_slots(node)
-        return BackupJob(node, tuple(node.hashes[: len(host_pages)]), host_pages, slots, len(node))
 
     def _unhold(self, job: BackupJob) -> None:
         """Nobody reads the slots of this job any more."""
@@ -176,7 +174,7 @@ class Beside(Ledger):
         on_host = self.tree.slots_along(match.host_node, HOST)
         for name, slots in taken.items():
             pool = self.extra[name]
-            pool.device.copy_pages(pool.host, [on_host[name][at] for at in slots], list(slots.values()))
+            self._move(pool.host, [on_host[name][at] for at in slots], pool.device, list(slots.values()))
         self.tree.attach(match.host_node, DEVICE, taken)
         self.counters.loaded_slots += sum(map(len, taken.values()))
 

@@ -331,14 +331,17 @@ class HiCache(Drain, Tiers):
             # Without a store, copies may still be under way.
             self.quiesce(timeout_s)
         self.tree = self.new_tree(self.config, self.extra)
+        self._reset_pools()
+        self._begin()
+        if chosen is not None:
+            self.attach_storage(chosen)
+
+    def _reset_pools(self) -> None:
         self.host.reset()
         self.device.reset()
         for pool in self.extra.values():
             pool.host.reset()
             pool.device.reset()
-        self._begin()
-        if chosen is not None:
-            self.attach_storage(chosen)
 
     def _check_open(self) -> None:
         if self._closed:

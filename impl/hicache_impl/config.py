@@ -32,9 +32,7 @@ class CacheConfig:
     is the same.
 
     `tree` is the kind of tree (see `trees`), `pools` what the model keeps beside its pages, also given as the fields
-    of each.
-
-    Raises ValueError with one line that names the field.
+    of each. Raises ValueError with one line that names the field.
     """
 
     host_pages: int

@@ -146,7 +146,8 @@ class _Soak:
             telemetry=telemetry,
         )
         life = Life(Place(cache, self.store, faults, self.group, listener), draw, self.options.stall_s, self.happened)
-        name = f"life {self.lives} ({config.policy}, {config.write_policy})"
+        beside = "".join(f", {pool.name}" for pool in config.pools)
+        name = f"life {self.lives} ({config.policy}, {config.write_policy}, {config.tree}{beside})"
         try:
             for _ in range(self.options.rounds_a_life):
                 life.round()
@@ -217,6 +218,21 @@ class _Soak:
         }
 
 
+DRAFT = {"name": "draft", "kind": "sidecar", "layer_bytes": 256}
+INDEX = {"name": "index", "kind": "sidecar", "place": "packed"}
+_WINDOW_SIZES = {"window_pages": 3, "layer_bytes": 256, "host_slots": 24, "device_slots": 16}
+WINDOW = {"name": "window", "kind": "window", **_WINDOW_SIZES}
+STATE = {"name": "state", "kind": "state", "layer_bytes": 512, "host_slots": 12, "device_slots": 6}
+MODELS: tuple[dict[str, Any], ...] = (
+    {},
+    {"pools": (DRAFT, INDEX)},
+    {"tree": "hi_mamba", "pools": (STATE,)},
+    {"tree": "unified", "pools": (WINDOW, STATE)},
+    {"tree": "unified", "pools": (DRAFT, INDEX, WINDOW, STATE)},
+)
+"""What is kept beside the pages, from life to life."""
+
+
 def _config(options: SoakOptions, draw: random.Random) -> CacheConfig:
     """The cache of a life: sizes are always the same, so that memory can be compared."""
     return CacheConfig(
@@ -237,6 +253,7 @@ def _config(options: SoakOptions, draw: random.Random) -> CacheConfig:
         load_back_pages_max=draw.choice((0, 8)),
         host_layout=draw.choice(LAYOUTS),  # type: ignore[arg-type]
         device_layout=draw.choice(LAYOUTS),  # type: ignore[arg-type]
+        **draw.choice(MODELS),
     )
 
 

@@ -6,6 +6,7 @@ own matter.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from hicache_impl.ranks import Group
 from hicache_impl.runtime import Stalled
 from hicache_impl.storage import Storage, storage_key
 from hicache_impl.storage.faults import Call, FaultyStorage
+from hicache_impl.trees.components import DEVICE
 
 RIDS = tuple(f"r{number}" for number in range(12))
 PROMPTS = 64
@@ -131,9 +133,13 @@ class Life:
         self.cache.stop(self._draw.choice(RIDS))
 
     def _store(self) -> None:
-        """Another server stored a prompt."""
+        """Another server stored a prompt, and what it needs beside its pages."""
         hashes = chain_hashes(self._draw.choice(self._prompts))
         self.place.store.put(self._names(hashes), [self._content(page_hash) for page_hash in hashes])
+        for pool in self.cache.extra.values():
+            beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
+            keys = [pool.key(page_hash, self.cache.rank, self.cache.config.ranks) for page_hash in beside]
+            self.place.store.put(keys, [pool.content(page_hash, self.cache.rank) for page_hash in beside])
 
     def _break_storage(self) -> None:
         """On one rank, or on all."""
@@ -190,10 +196,15 @@ class Life:
         lost = device.pages - device.available - cache.tree.device_pages_resident()
         if lost:
             self.problems.append(f"P4 {lost} device pages are neither free nor in the tree")
+        for name, pool in cache.extra.items():
+            slots = pool.device.allocator
+            lost = slots.pages - slots.available - cache.tree.slots_resident[name, DEVICE]
+            if lost:
+                self.problems.append(f"P4 {lost} device slots of {name} are neither free nor in the tree")
         locks = sum(node.lock_ref for node in cache.tree.nodes())
         if locks:
             self.problems.append(f"P14 {locks} locks are left")
-        acknowledged, taken = cache.counters.stored_pages, self.faults.taken_pages
+        acknowledged, taken = cache.counters.stored_pages + cache.counters.stored_slots, self.faults.taken_pages
         if acknowledged != taken:
             self.problems.append(f"P32 {acknowledged} pages are acknowledged as stored, the store took {taken}")
         for tier in ("device", "host"):
@@ -206,9 +217,16 @@ class Life:
         """P30, of one prompt."""
         store = self.place.store
         names = self._names(hashes)
-        for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False):
-            expected = self._content(page_hash)
-            if store.get([name], [page := torch.zeros_like(expected)]) != [True] or not torch.equal(page, expected):
+        expected = {
+            name: self._content(page_hash)
+            for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False)
+        }
+        for pool, page_hash in itertools.product(self.cache.extra.values(), hashes):
+            name = pool.key(page_hash, self.cache.rank, self.cache.config.ranks)
+            if store.exists([name]):
+                expected[name] = pool.content(page_hash, self.cache.rank)
+        for name, content in expected.items():
+            if store.get([name], [page := torch.zeros_like(content)]) != [True] or not torch.equal(page, content):
                 self.problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
 
     def _names(self, hashes: tuple[bytes, ...]) -> list[str]:

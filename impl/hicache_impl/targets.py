@@ -58,11 +58,11 @@ class LateCopies(ThreadRuntime):
 
 
 class WithTiers(Reference):
-    """The reference on plain threads, with all that it may be told of its tiers."""
+    """The reference on plain threads, with all that it may be told of its tiers, and `more` as of `Reference`."""
 
-    def __init__(self) -> None:
+    def __init__(self, **more: Any) -> None:
         self._copies = LateCopies()
-        super().__init__(runtime=self._copies, variants=TIERS)
+        super().__init__(**{"runtime": self._copies, "variants": TIERS, **more})
 
     def capabilities(self) -> frozenset[str]:
         """Copies can be held, too."""
@@ -112,12 +112,11 @@ BESIDE: dict[str, dict[str, tuple[dict[str, Any], ...]]] = {
 }
 
 
-class _WithPools(Reference):
-    """The reference with a tree and its pools, of which the programs choose by the variant `beside`, and with all that
-    it may be told of its tiers."""
+class WithPools(WithTiers):
+    """The reference with a tree and its pools, of which the programs choose by the variant `beside`."""
 
-    def __init__(self, tree: str, **parts: Any) -> None:
-        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree]), **TIERS}, **parts)
+    def __init__(self, tree: str) -> None:
+        super().__init__(settings={"tree": tree}, variants={"beside": tuple(BESIDE[tree]), **TIERS})
         self._pools: Mapping[str, Sequence[Mapping[str, Any]]] = BESIDE[tree]
 
     def reset(self, config: CacheConfig | Mapping[str, Any]) -> None:
@@ -129,19 +128,19 @@ class _WithPools(Reference):
         super().reset(config)
 
 
-def sidecars() -> Reference:
+def sidecars() -> WithPools:
     """The reference with sidecars, on plain threads."""
-    return _WithPools("hiradix", runtime=ThreadRuntime())
+    return WithPools("hiradix")
 
 
-def hi_mamba() -> Reference:
+def hi_mamba() -> WithPools:
     """The reference with states, on plain threads."""
-    return _WithPools("hi_mamba", runtime=ThreadRuntime())
+    return WithPools("hi_mamba")
 
 
-def unified() -> Reference:
+def unified() -> WithPools:
     """The reference with windows and states, on plain threads."""
-    return _WithPools("unified", runtime=ThreadRuntime())
+    return WithPools("unified")
 
 
 # It drains in another order than the canonical design.

@@ -31,6 +31,7 @@ class Bounds(enum.StrEnum):
     CONTROL = "control"
     RESETTING = "copying+control+resetting"
     POOLS = "pools"
+    TURNOVER = "control+pools+turnover"
     GROUPS = "groups"
 
 

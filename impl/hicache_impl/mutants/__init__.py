@@ -1,7 +1,8 @@
 """Faulty variants of the implementation: the proof that each check of it can fail. Nothing in the product imports them.
 
 Each is named for its fault and made by subclassing one part. `MUTANTS` show in prefetches, the tiers and the store;
-`CONTROL` only when the store is detached and attached, the cache is reset, or copies between the tiers are under way.
+`CONTROL` only when the store is detached and attached, the cache is reset, or copies between the tiers are under way;
+`POOLS` only with models that keep more than pages.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from hicache_impl.mutants.founding import FOUNDING, FOUNDING_CONTROL
 from hicache_impl.mutants.io import IO
 from hicache_impl.mutants.mutant import ImplMutant
 from hicache_impl.mutants.poll import POLL
+from hicache_impl.mutants.pools import POOLS, POOLS_CONTROL
 from hicache_impl.mutants.query import QUERY
 from hicache_impl.mutants.records import RECORDS
 from hicache_impl.mutants.stores import STORES
@@ -29,6 +31,6 @@ MUTANTS: tuple[ImplMutant, ...] = (
     *STORES,
     *FOUNDING,
 )
-CONTROL: tuple[ImplMutant, ...] = (*FOUNDING_CONTROL, *COPIES)
+CONTROL: tuple[ImplMutant, ...] = (*FOUNDING_CONTROL, *COPIES, *POOLS_CONTROL)
 
-__all__ = ["CONTROL", "MUTANTS", "ImplMutant"]
+__all__ = ["CONTROL", "MUTANTS", "POOLS", "ImplMutant"]

@@ -29,7 +29,7 @@ from hicache_spec.observations import EVENTS, TOLD, default_polls, observation, 
 from hicache_spec.watched import watched
 
 SPECIFICATION = ("specification", "liveness")
-IMPLEMENTATION = ("reference", "control")
+IMPLEMENTATION = ("reference", "control", "pools")
 CAUGHT, SURVIVED, APART, BROKEN = "caught", "survived", "does not apply", "error"
 NO_REFINEMENT = "no refinement of decide_at_drain"
 NO_EVENT = "what it leaves behind is in no event that is compared, and nobody there wants it"

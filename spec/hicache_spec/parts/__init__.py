@@ -9,7 +9,7 @@ from typing import Any
 from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
-from . import control, pool_bounds, pools
+from . import control, pool_bounds, pools, turnover
 from .copying import COPYING, COPYING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
 from .resetting import RESETTING, RESETTING_BOUNDS
@@ -23,6 +23,7 @@ PARTS: dict[str, Part] = {
         control.CONTROL,
         RESETTING,
         pools.POOLS,
+        turnover.TURNOVER,
     ]
 }
 
@@ -35,6 +36,7 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     control.CONTROL.name: control.BOUNDS,
     f"{COPYING.name}+{control.CONTROL.name}+{RESETTING.name}": RESETTING_BOUNDS,
     pools.POOLS.name: pool_bounds.BOUNDS,
+    f"{control.CONTROL.name}+{pools.POOLS.name}+{turnover.TURNOVER.name}": turnover.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""
