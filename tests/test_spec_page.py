@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import joined_tables
 import spec_tables
 from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
 from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
+from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
 from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS, TURNOVER_MUTANTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
@@ -19,6 +21,8 @@ from hicache_spec.language import Field
 from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PART_BOUNDS, PARTS, design_named, design_of
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
+from test_parts import CAUGHT_ALONE as CAUGHT_ALONE_OF_PARTS
+from test_parts import SIZES as SIZES_OF_PARTS
 from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +30,12 @@ PAGE = (ROOT / "spec" / "SPEC.md").read_text(encoding="utf-8")
 TABLES = spec_tables.page_tables(PAGE)
 SECTION = r"§([0-9A-Z](?:[0-9.]*[0-9])?)"
 NAMES = r"\b(?:sched|query|io|backup|env|inv|step|live|sometimes)_\w+"
+
+
+COPYING = "decide_at_drain+copying"
+STORING = "decide_at_drain+copying+storing"
+RESETTING = "decide_at_drain+copying+control+resetting"
+STORING_BOUNDS = PART_BOUNDS["copying+storing"]
 
 
 def order_of(section: str) -> tuple[tuple[int, str], ...]:
@@ -108,6 +118,23 @@ def assert_stands(section: str, expected: Table) -> None:
         ("8.11", lambda: own_outcomes("attempts")),
         ("8.12", lambda: spec_tables.findings("attempts_by_handle")),
         ("9", spec_tables.implemented),
+        ("10.1", lambda: joined_tables.part_variables(COPYING)),
+        ("10.2", lambda: joined_tables.part_actions(COPYING)),
+        ("10.7", lambda: joined_tables.part_properties(COPYING, CAUGHT_ALONE_OF_PARTS[COPYING])),
+        ("10.8", lambda: joined_tables.part_outcomes(COPYING)),
+        ("10.8", lambda: joined_tables.part_configurations(PART_BOUNDS["copying"], SIZES_OF_PARTS["copying"])),
+        ("10.11", lambda: joined_tables.part_properties(RESETTING, CAUGHT_ALONE_OF_PARTS[RESETTING])),
+        ("10.11", lambda: joined_tables.part_outcomes(RESETTING)),
+        ("11.1", lambda: joined_tables.part_variables(STORING)),
+        ("11.2", lambda: joined_tables.part_actions(STORING)),
+        ("11.6", lambda: joined_tables.part_properties(STORING, CAUGHT_ALONE_OF_PARTS[STORING])),
+        ("11.7", lambda: joined_tables.part_outcomes(STORING)),
+        (
+            "11.7",
+            lambda: joined_tables.part_configurations(
+                PART_BOUNDS["copying+storing"], SIZES_OF_PARTS["copying+storing"]
+            ),
+        ),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
 )
@@ -202,10 +229,15 @@ def test_a_name_on_the_page_exists() -> None:
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
     known |= {m.name for m in (*GROUP_MUTANTS, *STARVING_GROUPS)}
     known |= {
-        m.name for registry in (DESIGN_MUTANTS, STARVING_DESIGNS) for mutants in registry.values() for m in mutants
+        m.name
+        for registry in (DESIGN_MUTANTS, STARVING_DESIGNS, PART_MUTANTS, STARVING_PARTS)
+        for mutants in registry.values()
+        for m in mutants
     }
     known |= (
-        vars(language).keys() | vars(state.Pipeline).keys() | {name for d in DESIGNS.values() for name in d.replaces}
+        vars(language).keys()
+        | {name for d in designs for name in d.fields()}
+        | {name for d in designs for name in d.replaces}
     )
     assert not set(re.findall(NAMES, PAGE)) - known
 
@@ -223,7 +255,7 @@ def test_a_command_on_the_page_names_a_design_and_bounds() -> None:
     assert commands
     for command in commands:
         assert all(design_named(name) for name in re.findall(r"--design ([\w+]+)", command))
-        assert set(re.findall(r"--bounds (\w+)", command)) <= ALL_BOUNDS.keys()
+        assert set(re.findall(r"--bounds ([\w+]+)", command)) <= ALL_BOUNDS.keys()
     compared = re.findall(r"hicheck spec --diff (\w+) (\w+)", PAGE)
     assert compared
     assert {name for pair in compared for name in pair} <= DESIGNS.keys()

@@ -9,6 +9,9 @@ from .language import enumeration
 POLICY = enumeration("policy", "best_effort wait_complete timeout")
 BEST_EFFORT, WAIT_COMPLETE, TIMEOUT = POLICY
 
+WRITE_POLICY = enumeration("write_policy", "write_through write_through_selective write_back")
+WRITE_THROUGH, WRITE_THROUGH_SELECTIVE, WRITE_BACK = WRITE_POLICY
+
 POOL_KIND = enumeration("pool_kind", "sidecar state optional_state")
 SIDECAR, STATE, OPTIONAL_STATE = POOL_KIND
 
@@ -53,6 +56,12 @@ class Bounds:
     detaches: bool = False
     resets: bool = False
     control_fails: bool = False
+    device_pages: int = 0
+    write_policy: int = WRITE_THROUGH
+    load_quota: int = 0
+    replicated: bool = False
+    put_fails: bool = False
+    forgets: bool = False
     pools: tuple[ExtraPool, ...] = ()
 
     def __post_init__(self) -> None:
@@ -67,6 +76,8 @@ class Bounds:
             raise ValueError(f"{sum(self.resident_pages)} resident pages do not fit {self.host_pages} host pages")
         if not 0 <= self.policy < len(POLICY.members):
             raise ValueError(f"policy must be one of {', '.join(POLICY.members)}")
+        if not 0 <= self.write_policy < len(WRITE_POLICY.members):
+            raise ValueError(f"write_policy must be one of {', '.join(WRITE_POLICY.members)}")
         for pool in self.pools:
             self._check_pool(pool)
 

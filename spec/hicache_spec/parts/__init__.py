@@ -10,12 +10,18 @@ from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
 from . import control, pool_bounds, pools, turnover
+from .copying import COPYING, COPYING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
+from .resetting import RESETTING, RESETTING_BOUNDS
+from .storing import STORING, STORING_BOUNDS
 
 PARTS: dict[str, Part] = {
     p.name: p
     for p in [
+        COPYING,
+        STORING,
         control.CONTROL,
+        RESETTING,
         pools.POOLS,
         turnover.TURNOVER,
     ]
@@ -25,7 +31,10 @@ OWN_DESIGNS: dict[str, Design] = {GROUPS.name: GROUPS}
 """Parts that are not joined to a design: they have a small state of their own."""
 
 PART_BOUNDS: dict[str, tuple[Any, ...]] = {
+    COPYING.name: COPYING_BOUNDS,
+    f"{COPYING.name}+{STORING.name}": STORING_BOUNDS,
     control.CONTROL.name: control.BOUNDS,
+    f"{COPYING.name}+{control.CONTROL.name}+{RESETTING.name}": RESETTING_BOUNDS,
     pools.POOLS.name: pool_bounds.BOUNDS,
     f"{control.CONTROL.name}+{pools.POOLS.name}+{turnover.TURNOVER.name}": turnover.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
