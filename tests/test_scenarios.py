@@ -141,14 +141,9 @@ def test_what_a_scheduler_does_by_itself_is_shown(name: str, affected: str, repa
     ("name", "affected", "repaired"),
     [
         ("B17-contexts-do-not-agree", "sglang==0.5.10", "sglang==0.5.11"),
-        ("B24-groups-are-made-apart", "sglang==0.5.6", "sglang==0.5.7"),
         ("W06-stages-end-a-copy-each-by-itself", "sglang==0.5.12", "sglang==0.5.13"),
         ("B48-pages-without-their-indices", "sglang==0.5.16", "sglang==0.5.17"),
         ("W21-slot-of-a-load-that-is-called-off", "sglang[unified]==0.5.16", "sglang[unified]==0.5.17"),
-        ("W31-indices-are-not-waited-for", "sglang==0.5.10", "sglang==0.5.11"),
-        ("W54-state-without-what-comes-before", "sglang[unified]==0.5.20", "sglang[unified]==0.5.21"),
-        ("W61-all-files-are-gone-through", "sglang[unified]==0.5.21", "sglang[unified]==0.5.22"),
-        ("W67-states-of-other-ranks-are-not-stored", "sglang[himamba]==0.5.16", "sglang[himamba]==0.5.17"),
     ],
 )
 def test_what_ranks_and_pools_of_other_kinds_do_is_shown(name: str, affected: str, repaired: str) -> None:
