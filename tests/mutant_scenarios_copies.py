@@ -77,7 +77,7 @@ def sched_writes_back_without_copying(s: Scenario) -> None:
     s.reference.evict_device(2)
 
 
-@COPIES.shows(TreeError, "has no host value to load", write_policy="write_back", device_pages=4)
+@COPIES.shows(TreeError, "left the tree", write_policy="write_back", device_pages=4)
 def sched_loads_what_making_room_takes(s: Scenario) -> None:
     s.fetch("a", tokens(1, 4))
     s.reference.prefill(tokens(2, 4))

@@ -10,15 +10,15 @@ from hicache_checks.rule_effects import Function, emitted, written
 from hicache_checks.spec_diff import named
 from hicache_spec import Bounds
 from hicache_spec.events import EVENTS
-from hicache_spec.language import EventKind, Field, Part, Rule
+from hicache_spec.language import Design, EventKind, Field, Part, Rule
 from hicache_spec.rule_source import helper_called, source
 from spec_tables import CANONICAL, NOTHING, Table, code, codes, listed, p_numbers, sentence
 
 
-def own_rules(part: Part, *kinds: str) -> list[Rule]:
-    """The rules of these kinds that a part brings or restates, in the order of the text."""
-    known = {r.function for r in CANONICAL.rules()}
-    return [r for r in CANONICAL.joined(part).rules() if r.kind in kinds and r.function not in known]
+def own_rules(part: Part, *kinds: str, beneath: Design = CANONICAL) -> list[Rule]:
+    """The rules of these kinds that a part brings or restates where it is joined, in the order of the text."""
+    known = {r.function for r in beneath.rules()}
+    return [r for r in beneath.joined(part).rules() if r.kind in kinds and r.function not in known]
 
 
 def own_variables(part: Part) -> dict[str, Field]:
@@ -99,20 +99,26 @@ def _emitters(part: Part, event: str) -> Iterator[str]:
             yield rule.name
 
 
-def properties(part: Part, kind: str, first: Mapping[str, str]) -> Table:
+def properties(part: Part, kind: str, first: Mapping[str, str], beneath: Design = CANONICAL) -> Table:
     """The properties of a kind that a part brings or restates, each with the first faulty rule that it catches."""
     return Table(
         ("property", "section", "P", "what holds", "a fault that it catches"),
         tuple(
             (code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r), code(first[r.name]))
-            for r in own_rules(part, kind)
+            for r in own_rules(part, kind, beneath=beneath)
         ),
     )
 
 
-def outcomes(part: Part) -> Table:
+def outcomes(part: Part, beneath: Design = CANONICAL) -> Table:
     """The outcomes of a part."""
-    return Table(("outcome", "what happens"), tuple((code(r.name), sentence(r)) for r in own_rules(part, "sometimes")))
+    own = own_rules(part, "sometimes", beneath=beneath)
+    return Table(("outcome", "what happens"), tuple((code(r.name), sentence(r)) for r in own))
+
+
+def together(tables: Sequence[Table]) -> Table:
+    """The rows of several tables with the same columns."""
+    return Table(tables[0].headers, tuple(row for table in tables for row in table.rows))
 
 
 def configurations(

@@ -20,7 +20,7 @@ from hicache_spec.bounds import AGAIN, POLICY
 from hicache_spec.designs import DECIDE_AT_DRAIN, DECIDE_AT_DRAIN_BY_RID
 from hicache_spec.designs.findings import UNREACHED, findings_of
 from hicache_spec.language import Field, Rule, Type
-from hicache_spec.parts import OWN_DESIGNS, PARTS
+from hicache_spec.parts import PART_BOUNDS, design_named, design_of
 
 CANONICAL = DECIDE_AT_DRAIN
 SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
@@ -304,7 +304,7 @@ def implemented() -> Table:
     """§9: for each P-number, the properties whose docstrings name it: the canonical ones, then those of the parts."""
     judged = [r for kind in JUDGING for r in rules(kind)]
     known = {r.name for r in judged}
-    for design in (*(CANONICAL.joined(part) for part in PARTS.values()), *OWN_DESIGNS.values()):
+    for design in (design_named(design_of(name)) for name in PART_BOUNDS):
         new = [r for kind in JUDGING for r in design.rules() if r.kind == kind and r.name not in known]
         judged += new
         known |= {r.name for r in new}

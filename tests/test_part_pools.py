@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +43,7 @@ SIZES = {
     "pool_writes": (16_224, 55_385, 27),
     "pool_best_effort": (6_791, 23_595, 32),
 }
+SWITCHES = ("aborts", "stops", "churn", "writes", "detaches", "resets")
 CAUGHT_ALONE = {"inv_rest_restores_every_pool": "io_drops_a_slot"}
 """Properties that are never the first to break: the others see their mutants a few steps earlier."""
 NAMES_FIRST = {m.caught_by: m.name for m in STARVING_POOLS}
@@ -59,21 +60,22 @@ def mutant(name: str) -> SpecMutant:
     return found
 
 
-def configurations() -> Table:
-    """The configurations, their pools and their pinned sizes."""
+def configurations(members: Sequence[Bounds], sizes: Mapping[str, tuple[int, int, int]]) -> Table:
+    """Configurations with pools, and their pinned sizes."""
     return Table(
         (
             *("configuration", "requests x attempts", "ranks", "host pages", "chains", "pools", "policy", "may happen"),
             *("states", "transitions", "depth"),
         ),
-        tuple((code(b.name), *setting(b), *(f"{n:,}" for n in SIZES[b.name])) for b in BOUNDS),
+        tuple((code(b.name), *setting(b), *(f"{n:,}" for n in sizes[b.name])) for b in members),
     )
 
 
 def setting(b: Bounds) -> tuple[str, ...]:
     """The sizes and switches of a configuration."""
     sizes = spec_tables.setting(b)
-    return (*sizes[:4], "; ".join(said(pool, b.churn) for pool in b.pools), *sizes[-2:])
+    happens = ", ".join(name for name in SWITCHES if getattr(b, name))
+    return (*sizes[:4], "; ".join(said(pool, b.churn) for pool in b.pools), sizes[-2], happens)
 
 
 def said(pool: ExtraPool, churn: bool) -> str:
@@ -239,7 +241,7 @@ def test_a_name_joins_the_pools() -> None:
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ("12", configurations),
+        ("12", lambda: configurations(BOUNDS, SIZES)),
         ("12.1", lambda: part_tables.variables(POOLS)),
         ("12.1", lambda: part_tables.replaced(POOLS)),
         ("12.2", lambda: part_tables.actions(POOLS)),

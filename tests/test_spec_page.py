@@ -12,11 +12,11 @@ from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CON
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
 from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
-from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS
+from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS, TURNOVER_MUTANTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
-from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PARTS, design_named
+from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PART_BOUNDS, PARTS, design_named, design_of
 from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
 from test_explore import COUNTS
 from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
@@ -195,10 +195,10 @@ def test_a_section_that_a_docstring_refers_to_exists() -> None:
 
 
 def test_a_name_on_the_page_exists() -> None:
-    designs = (*DESIGNS.values(), *OWN_DESIGNS.values(), *(CANONICAL.joined(part) for part in PARTS.values()))
+    designs = (*DESIGNS.values(), *(design_named(design_of(name)) for name in PART_BOUNDS))
     known = {r.name for d in designs for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
     known |= {function.__name__ for part in PARTS.values() for function in part.replaces.values()}
-    known |= {m.name for m in (*CONTROL_MUTANTS, *STARVING_CONTROL, *POOL_MUTANTS, *STARVING_POOLS)}
+    known |= {m.name for m in (*CONTROL_MUTANTS, *STARVING_CONTROL, *POOL_MUTANTS, *STARVING_POOLS, *TURNOVER_MUTANTS)}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
     known |= {m.name for m in (*GROUP_MUTANTS, *STARVING_GROUPS)}
     known |= {

@@ -23,7 +23,7 @@ from hicache_impl.runtime import COPY_GATES, Stalled
 from hicache_impl.storage import page_to_bytes
 from hicache_impl.targets import WithTiers, tiers
 from hicache_impl.tensor_pool import TensorPool
-from hicache_impl.transfers import WorkerLane
+from hicache_impl.transfers import Part, WorkerLane
 
 LAYERS, LAYER_BYTES = 3, 8
 
@@ -94,7 +94,7 @@ class TestLane:
     def begin(self, lane: WorkerLane, jobs: Sequence[str]) -> TensorPool:
         origin, target = filled(), pool()
         for page, job in enumerate(jobs):
-            lane.begin(origin, (page,), target, (page,), job)
+            lane.begin([Part(origin, (page,), target, (page,))], job)
         return target
 
     def test_it_copies_in_order_and_takes_in_order(self) -> None:
@@ -102,7 +102,7 @@ class TestLane:
         runtime.hold("write.landed")
         target = self.begin(lane, ("a", "b", "c"))
         runtime.wait_idle()
-        assert (len(lane), lane.pages, lane.qsize()) == (3, 3, 0)
+        assert (len(lane), lane.qsize()) == (3, 0)
         for landed in (1, 2):
             runtime.step("write.landed")
             runtime.wait_idle()
@@ -135,7 +135,7 @@ class TestLane:
         with pytest.raises(FreeUnderWriter):
             target.allocator.free((0,))
         with pytest.raises(UnownedPage, match="two writers"):
-            lane.begin(filled(), (1,), target, (0,), "b")
+            lane.begin([Part(filled(), (1,), target, (0,))], "b")
         lane.get()
         target.allocator.free((0,))
         assert lane.close(5)
@@ -157,7 +157,7 @@ class TestLane:
         runtime.hold("write.take")
         target = self.begin(lane, ("a", "b"))
         target.layers = LAYERS + 1
-        lane._under_way[0].source.data.resize_(0)
+        lane._under_way[0].parts[0].source.data.resize_(0)
         runtime.release_all()
         with pytest.raises(WorkerDied, match="the write thread of rank 0 died"):
             lane.wait_layer(0)

@@ -6,6 +6,7 @@
     open_storage              stores: memory, file:DIRECTORY
     ThreadRuntime, GatedRuntime     the seam to threads, queues and clock; gated for tests
     solo_groups, thread_groups, gloo_groups     how ranks agree
+    Layout, grid_thread_groups, grid_process_groups     the same in a grid of ranks
     EventLog                  what a rank reports
 
 Names are loaded when they are first used, so that what needs no tensors does not wait for torch.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hicache_impl.config import CacheConfig
     from hicache_impl.events import EventLog
     from hicache_impl.gated import GatedRuntime
+    from hicache_impl.grid import Layout, grid_process_groups, grid_thread_groups
     from hicache_impl.keys import PrefixKey
     from hicache_impl.ranks import gloo_groups, solo_groups, thread_groups
     from hicache_impl.runtime import ThreadRuntime
@@ -34,6 +36,9 @@ _HOMES = {
     "CacheConfig": "config",
     "EventLog": "events",
     "GatedRuntime": "gated",
+    "Layout": "grid",
+    "grid_process_groups": "grid",
+    "grid_thread_groups": "grid",
     "PrefixKey": "keys",
     "gloo_groups": "ranks",
     "solo_groups": "ranks",
@@ -54,6 +59,9 @@ __all__ = [
     "solo_groups",
     "thread_groups",
     "gloo_groups",
+    "Layout",
+    "grid_thread_groups",
+    "grid_process_groups",
     "EventLog",
 ]
 

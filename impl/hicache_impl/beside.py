@@ -16,6 +16,7 @@ from hicache_impl.ledger import Ledger
 from hicache_impl.operation import Operation
 from hicache_impl.page_pool import PoolError
 from hicache_impl.runtime import Queue
+from hicache_impl.tensor_pool import TensorPool
 from hicache_impl.trees.components import DEVICE, HOST
 from hicache_impl.trees.node import Match, Node, Slots
 
@@ -103,6 +104,10 @@ class Beside(Ledger):
         self.extra[pool].host.allocator.free(slots)
         self.counters.reclaimed_slots += len(slots)
 
+    def _move(self, source: TensorPool, source_slots: Sequence[int], target: TensorPool, slots: Sequence[int]) -> None:
+        """Copy between the tiers, one to one."""
+        target.copy_pages(source, source_slots, slots)
+
     # --- down ----------------------------------------------------------------------------------------------------
 
     def _has_room_beside(self, node: Node) -> bool:
@@ -120,18 +125,11 @@ class Beside(Ledger):
             on_host = node.slots_of(name, HOST)
             missing = {at: slot for at, slot in node.slots_of(name, DEVICE).items() if at not in on_host}
             taken = self._take_host_slots(pool, missing)
-            pool.host.copy_pages(pool.device, list(missing.values()), list(taken.values()))
+            self._move(pool.device, list(missing.values()), pool.host, list(taken.values()))
             self.tree.attach(node, HOST, {name: {start + at: slot for at, slot in taken.items()}})
             stored += [SlotToStore(name, node.hashes[at], slot) for at, slot in taken.items()]
         self.counters.written_slots += len(stored)
         return tuple(stored)
-
-    def _new_backup(self, node: Node, host_pages: tuple[int, ...]) -> BackupJob:
-        """What is to be stored of a node that is backed up in these pages, or, without pages, what is beside them."""
-        slots = self._write_beside(node)
-        if slots:
-            self.tree.hold_slots(node)
-        return BackupJob(node, tuple(node.hashes[: len(host_pages)]), host_pages, slots, len(node))
 
     def _unhold(self, job: BackupJob) -> None:
         """Nobody reads the slots of this job any more."""
@@ -143,13 +141,6 @@ class Beside(Ledger):
         return any(node.slots_of(name, DEVICE).keys() - node.slots_of(name, HOST).keys() for name in self.extra)
 
     # --- up ------------------------------------------------------------------------------------------------------
-
-    def _hold_along(self, node: Node) -> list[tuple[Node, int]]:
-        """Hold the host slots of all nodes down to this one; these, with their pages, for `release_slots`."""
-        parts = [(part, len(part)) for part in self.tree.path(node)] if self.extra else []
-        for part, _ in parts:
-            self.tree.hold_slots(part)
-        return parts
 
     def _take_slots_to_load(self, match: Match) -> dict[str, dict[int, int]] | None:
         """Device slots for what the whole match needs there and has on the host only; None: they cannot be had, or the
@@ -192,7 +183,7 @@ class Beside(Ledger):
         on_host = self.tree.slots_along(match.host_node, HOST)
         for name, slots in taken.items():
             pool = self.extra[name]
-            pool.device.copy_pages(pool.host, [on_host[name][at] for at in slots], list(slots.values()))
+            self._move(pool.host, [on_host[name][at] for at in slots], pool.device, list(slots.values()))
         self.tree.attach(match.host_node, DEVICE, taken)
         self.counters.loaded_slots += sum(map(len, taken.values()))
 

@@ -1,8 +1,9 @@
 """What is on its way between device and host on one rank, and what becomes of it when it has landed.
 
 With `async_copies` off, a copy has landed when it was begun, and nothing is ever on its way. With it, a node that is
-being written keeps its device pages by a lock and its host pages by a protection, until the schedulers of all ranks
-take the copy; only then is it queued for the backup. A node that is being loaded is kept in the same way.
+being written keeps what it has on the device by a lock and what it has on the host by a protection, until the
+schedulers of all ranks take the copy; only then is it queued for the backup. What is being loaded is kept in the same
+way.
 """
 
 from __future__ import annotations
@@ -13,36 +14,44 @@ from typing import Any
 
 from hicache_impl import events
 from hicache_impl.beside import Beside
-from hicache_impl.controller import BackupJob
+from hicache_impl.controller import BackupJob, SlotToStore
 from hicache_impl.metrics import DEVICE, HOST, NOWHERE
 from hicache_impl.runtime import Queue
 from hicache_impl.telemetry import Telemetry
-from hicache_impl.transfers import LOAD, WRITE, Copy, StreamLane, WorkerLane, lane
-from hicache_impl.trees.node import Node, TreeError
+from hicache_impl.tensor_pool import TensorPool
+from hicache_impl.transfers import LOAD, WRITE, Copy, Part, StreamLane, WorkerLane, lane
+from hicache_impl.trees.node import Node
+
+Told = tuple[tuple[bytes, ...], bytes]
+"""Hashes of consecutive pages, and the hash that the first of them is chained to."""
 
 
 @dataclass(frozen=True, eq=False)
 class WriteJob:
-    """Pages on their way to the host. `backup` has copies of what the node was, because it may be split meanwhile.
+    """What is on its way to the host. `backup` has copies of what the node was, because it may be split meanwhile.
 
-    `evicts`: the device pages are to be forgotten when they are written. `parent`: the hash that the first page is
-    chained to. `began_s` is of the runtime's clock.
+    `told`: its pages, if they are not on the host already. `leaving_pages`: so many device pages are to be forgotten
+    when it has landed. `began_s` is of the runtime's clock.
     """
 
     backup: BackupJob
-    parent: bytes
-    device_pages: tuple[int, ...]
-    evicts: bool
+    told: Told | None
+    leaving_pages: int
     began_s: float
 
 
 @dataclass(frozen=True, eq=False)
 class LoadJob:
-    """Pages on their way to the device."""
+    """What is on its way to the device, down to `node`, whose device values are locked meanwhile.
+
+    `told`: the pages of each node that is loaded, `pages` in all. `held`: the nodes whose host slots are read, each
+    with the number of pages that it had.
+    """
 
     node: Node
-    hashes: tuple[bytes, ...]
-    parent: bytes
+    told: tuple[Told, ...]
+    pages: int
+    held: tuple[tuple[Node, int], ...]
     began_s: float
 
 
@@ -50,7 +59,8 @@ class Copies(Beside):
     """The lanes of one rank, and the steps at both ends of a copy. Same calls in the same order on every rank."""
 
     telemetry: Telemetry | None = None
-    _coming: Node | None = None
+    # What comes on a tier now is still on its way there, and is told later.
+    _is_quiet = False
 
     def __init__(self, *parts: Any, **more: Any) -> None:
         super().__init__(*parts, **more)
@@ -58,6 +68,7 @@ class Copies(Beside):
         self.lanes: dict[str, WorkerLane | StreamLane] = {
             name: lane(name, self.rank, self.runtime, self.config.device, self._lane_died) for name in names
         }
+        self._parts: list[Part] = []
 
     def _begin(self) -> None:
         super()._begin()
@@ -65,27 +76,7 @@ class Copies(Beside):
             self.telemetry.cleared()
             self.tree.on_change = self._tell_change
 
-    def tell(self, telemetry: Telemetry) -> None:
-        """From now on, here is told what happens; the log tells the rest (see Telemetry.listening)."""
-        self.telemetry = telemetry
-        self.tree.on_change = self._tell_change
-
-    def _tell_change(self, node: Node, parent: Node, tier: str, came: bool) -> None:
-        """What is on its way is told when it has landed."""
-        assert self.telemetry is not None
-        if came and node is self._coming:
-            return
-        tell = self.telemetry.stored if came else self.telemetry.removed
-        tell(tier, node.hashes, self.tree.chain_parent(parent))
-
-    def _tell_landed(self, tier: str, hashes: Sequence[bytes], parent: bytes) -> None:
-        if self.telemetry is not None:
-            self.telemetry.stored(tier, hashes, parent)
-
-    def _tell_moved(self, source: str, target: str, reason: str, pages: int, began_s: float | None = None) -> None:
-        if self.telemetry is not None:
-            seconds = None if began_s is None else self.runtime.now() - began_s
-            self.telemetry.moved(source, target, reason, pages, seconds)
+    # --- lanes ---------------------------------------------------------------------------------------------------
 
     def open_lanes(self) -> None:
         """Before the first copy."""
@@ -104,22 +95,22 @@ class Copies(Beside):
     def close_lanes(self, timeout_s: float) -> list[str]:
         """End the lanes; whatever was under way is given up. Returns the names of those that do not end."""
         stuck = [name for name, closed in self.lanes.items() if not closed.close(timeout_s)]
-        for name, closed in self.lanes.items():
-            for job in closed.forget():
-                self._let_go(job.backup.node if name == WRITE else job.node)
-                if name == WRITE:
-                    self._unhold(job.backup)
+        for job in self.lanes[WRITE].forget() if self.lanes else ():
+            self.tree.unlock_device(job.backup.node)
+            self._unprotect_backup(job.backup)
+        for job in self.lanes[LOAD].forget() if self.lanes else ():
+            self._let_go_loaded(job)
         return stuck
 
     def wait_layer(self, layer: int) -> None:
         """Return when this layer of all that was loaded back may be read on the device. WorkerDied."""
-        if LOAD in self.lanes:
+        if self.lanes:
             self.lanes[LOAD].wait_layer(layer)
 
     def wait_loaded(self) -> None:
-        """`wait_layer` of all layers."""
-        for layer in range(self.config.stored_layers):
-            self.wait_layer(layer)
+        """`wait_layer` of all layers, also of the extra pools."""
+        if self.lanes:
+            self.lanes[LOAD].wait_layer(None)
 
     def _lane_died(self, name: str, error: BaseException) -> None:
         self.controller.failure = error
@@ -132,60 +123,96 @@ class Copies(Beside):
 
     def _write_jobs(self) -> list[WriteJob]:
         """What is on its way to the host, in order."""
-        return self.lanes[WRITE].jobs() if WRITE in self.lanes else []
+        return self.lanes[WRITE].jobs() if self.lanes else []
 
-    # Down.
+    def _load_jobs(self) -> list[LoadJob]:
+        """What is on its way to the device, in order."""
+        return self.lanes[LOAD].jobs() if self.lanes else []
+
+    def _move(self, source: TensorPool, source_slots: Sequence[int], target: TensorPool, slots: Sequence[int]) -> None:
+        """Copy at once, or as a part of the copy that is begun next."""
+        if not self.lanes:
+            target.copy_pages(source, source_slots, slots)
+        elif slots:
+            self._parts.append(Part(source, tuple(source_slots), target, tuple(slots)))
+
+    def _send(self, name: str, job: Any) -> None:
+        """Begin a copy of all parts that were moved since the last one."""
+        parts, self._parts = self._parts, []
+        self.lanes[name].begin(parts, job)
+
+    # --- down ----------------------------------------------------------------------------------------------------
 
     def _begin_write(self, node: Node, host_pages: tuple[int, ...], *, evicts: bool) -> None:
-        """The host pages belong to `node` from now on; its bytes come, in order."""
+        """The host pages belong to `node` from now on, with what is beside them; the bytes come, in order."""
         assert node.device is not None
-        device_pages, began_s = tuple(node.device), self.runtime.now()
-        if WRITE not in self.lanes:
-            self.host.store_from(self.device, device_pages, host_pages)
-        else:
-            self._coming = node
+        began_s = self.runtime.now()
+        self._move(self.device, node.device, self.host, host_pages)
+        self._is_quiet = bool(self.lanes)
         self.tree.set_host(node, host_pages)
-        self._coming = None
-        job = WriteJob(self._new_backup(node, host_pages), self._parent_hash(node), device_pages, evicts, began_s)
+        self._is_quiet = False
         self.counters.written_pages += len(node)
         self.log.emit(events.WRITTEN, node=node.id, pages=len(node))
-        if WRITE not in self.lanes:
-            self._tell_moved(DEVICE, HOST, self.config.write_policy, len(node), job.began_s)
+        backup = BackupJob(node, tuple(node.hashes), host_pages, self._write_beside(node), len(node))
+        told = backup.hashes, self._parent_hash(node)
+        self._end_write(WriteJob(backup, told, len(node) if evicts else 0, began_s))
+
+    def _begin_write_beside(self, node: Node, *, evicts: bool) -> None:
+        """The same of what is beside pages that are on the host already."""
+        began_s = self.runtime.now()
+        slots: tuple[SlotToStore, ...] = self._write_beside(node)
+        self.log.emit(events.WRITTEN, node=node.id, pages=0)
+        backup = BackupJob(node, (), (), slots, len(node))
+        self._end_write(WriteJob(backup, None, len(node) if evicts else 0, began_s))
+
+    def _end_write(self, job: WriteJob) -> None:
+        self._protect_backup(job.backup)
+        if self.lanes:
+            self.tree.lock_device(job.backup.node)
+            self._send(WRITE, job)
+        else:
+            self._tell_moved(DEVICE, HOST, self.config.write_policy, len(job.backup.host_pages), job.began_s)
             self._queue_backup(job.backup)
-            return
-        self._keep(node)
-        self.lanes[WRITE].begin(self.device, device_pages, self.host, host_pages, job)
 
     def _drain_writes(self, copies: Sequence[Copy]) -> None:
         for copy in copies:
             self._drain_write(copy.job)
 
     def _drain_write(self, job: WriteJob) -> None:
-        """The bytes are on the host of every rank."""
+        """The bytes are on the host of every rank. What kept them there, keeps them until they are backed up."""
         node = job.backup.node
-        self._tell_landed(HOST, job.backup.hashes, job.parent)
-        self._tell_moved(DEVICE, HOST, self.config.write_policy, len(job.device_pages), job.began_s)
+        if job.told is not None:
+            self._tell_landed(HOST, *job.told)
+        self._tell_moved(DEVICE, HOST, self.config.write_policy, len(job.backup.host_pages), job.began_s)
         self._queue_backup(job.backup)
-        self._let_go(node)
-        if job.evicts and self.tree.device_order.oldest() is node:
+        self.tree.unlock_device(node)
+        if job.leaving_pages and self.tree.device_order.oldest() is node:
             # Nobody has used it since, and nothing older can go.
             self._evict_one()
 
     def _queue_backup(self, job: BackupJob) -> None:
-        """The backup thread reads these host pages until its ack is drained; so long they are protected.
+        """The backup thread reads what is protected until its ack is drained.
 
         While no store is attached, the pages count as refused at once.
         """
-        pages = len(job.host_pages)
         if self.storage is None:
-            self.counters.unstored_pages += pages
+            self.counters.unstored_pages += len(job.host_pages)
             self.counters.unstored_slots += len(job.slots)
-            self._unhold(job)
-            self.log.emit(events.STORED, node=job.node.id, pages=pages, failed=pages)
+            self.log.emit(events.STORED, node=job.node.id, pages=len(job.host_pages), failed=len(job.host_pages))
+            self._unprotect_backup(job)
             return
-        self.tree.protect_host(job.node)
         self.backups[job] = job.node
         self.controller.backup_queue.put(job)
+
+    def _protect_backup(self, job: BackupJob) -> None:
+        """From when it is written until it is backed up; the drain of the ack undoes it."""
+        self.tree.protect_host(job.node)
+        if job.slots:
+            self.tree.hold_slots(job.node)
+
+    def _unprotect_backup(self, job: BackupJob) -> None:
+        self.tree.unprotect_host(job.node)
+        self._unhold(job)
 
     def _evict_one(self) -> int:
         """The device forgets the node that is to go first; returns pages."""
@@ -197,24 +224,31 @@ class Copies(Beside):
         super()._on_evict_device(node)
         self._tell_moved(DEVICE, NOWHERE, "evicted" if node.host is not None else "dropped", len(node))
 
-    # Up.
+    # --- up ------------------------------------------------------------------------------------------------------
 
-    def _begin_load(self, node: Node, device_pages: Sequence[int]) -> None:
-        """The device pages belong to `node` from now on; its bytes come, layer by layer, in order."""
-        if node.host is None:
-            raise TreeError(f"{node} has no host value to load")
-        job = LoadJob(node, tuple(node.hashes), self._parent_hash(node), began_s=self.runtime.now())
-        if LOAD not in self.lanes:
-            self.device.load_from(self.host, node.host, device_pages)
-            self.tree.set_device(node, device_pages)
-            self._tell_moved(HOST, DEVICE, "load_back", len(node), job.began_s)
-            return
-        host_pages = tuple(node.host)
-        self._coming = node
-        self.tree.set_device(node, device_pages)
-        self._coming = None
-        self._keep(node)
-        self.lanes[LOAD].begin(self.host, host_pages, self.device, device_pages, job)
+    def _hold_path(self, node: Node) -> tuple[tuple[Node, int], ...]:
+        """Keep the host slots of all nodes down to `node`; what `_release_path` is to be given."""
+        held = tuple((step, len(step)) for step in self.tree.path(node)) if self.extra else ()
+        for step, _ in held:
+            self.tree.hold_slots(step)
+        return held
+
+    def _release_path(self, held: Sequence[tuple[Node, int]]) -> None:
+        for step, pages in held:
+            self.tree.release_slots(step, pages)
+
+    def _end_load(self, node: Node, loaded: Sequence[Node], began_s: float) -> None:
+        """The nodes `loaded`, and what is beside them, are on their way, down to `node`."""
+        pages = sum(map(len, loaded))
+        if not self.lanes:
+            self._tell_moved(HOST, DEVICE, "load_back", pages, began_s)
+        elif self._parts:
+            told = tuple((tuple(step.hashes), self._parent_hash(step)) for step in loaded)
+            job = LoadJob(node, told, pages, self._hold_path(node), began_s)
+            self.tree.lock_device(node)
+            if pages:
+                self.tree.protect_host(node)
+            self._send(LOAD, job)
 
     def _drain_loads(self, copies: Sequence[Copy]) -> None:
         for copy in copies:
@@ -222,21 +256,41 @@ class Copies(Beside):
 
     def _drain_load(self, job: LoadJob) -> None:
         """The bytes are on the device of every rank."""
-        self._tell_landed(DEVICE, job.hashes, job.parent)
-        self._tell_moved(HOST, DEVICE, "load_back", len(job.hashes), job.began_s)
-        self._let_go(job.node)
+        for told in job.told:
+            self._tell_landed(DEVICE, *told)
+        self._tell_moved(HOST, DEVICE, "load_back", job.pages, job.began_s)
+        self._let_go_loaded(job)
 
-    # Both.
+    def _let_go_loaded(self, job: LoadJob) -> None:
+        if job.pages:
+            self.tree.unprotect_host(job.node)
+        self.tree.unlock_device(job.node)
+        self._release_path(job.held)
+
+    # --- telling -------------------------------------------------------------------------------------------------
+
+    def tell(self, telemetry: Telemetry) -> None:
+        """From now on, here is told what happens; the log tells the rest (see Telemetry.listening)."""
+        self.telemetry = telemetry
+        self.tree.on_change = self._tell_change
+
+    def _tell_change(self, node: Node, parent: Node, tier: str, came: bool) -> None:
+        """What is on its way is told when it has landed."""
+        assert self.telemetry is not None
+        if came and self._is_quiet:
+            return
+        tell = self.telemetry.stored if came else self.telemetry.removed
+        tell(tier, node.hashes, self.tree.chain_parent(parent))
+
+    def _tell_landed(self, tier: str, hashes: Sequence[bytes], parent: bytes) -> None:
+        if self.telemetry is not None:
+            self.telemetry.stored(tier, hashes, parent)
+
+    def _tell_moved(self, source: str, target: str, reason: str, pages: int, began_s: float | None = None) -> None:
+        if self.telemetry is not None and pages:
+            seconds = None if began_s is None else self.runtime.now() - began_s
+            self.telemetry.moved(source, target, reason, pages, seconds)
 
     def _parent_hash(self, node: Node) -> bytes:
         assert node.parent is not None
         return self.tree.chain_parent(node.parent)
-
-    def _keep(self, node: Node) -> None:
-        """While it is copied, neither its device nor its host pages may be given to others."""
-        self.tree.lock_device(node)
-        self.tree.protect_host(node)
-
-    def _let_go(self, node: Node) -> None:
-        self.tree.unprotect_host(node)
-        self.tree.unlock_device(node)

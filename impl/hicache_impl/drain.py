@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from queue import Empty
 from typing import Any, Literal
 
 from hicache_impl import events
@@ -10,8 +11,10 @@ from hicache_impl.beside import Beside
 from hicache_impl.controller import BackupAck
 from hicache_impl.operation import BELOW_THRESHOLD, NO_MEMORY, STOP, Operation
 from hicache_impl.page_pool import PoolError
-from hicache_impl.runtime import Queue
+from hicache_impl.runtime import Queue, Stalled
 
+HANDED_DOWN_S = 60.0
+"""Seconds that a rank waits for what other ranks of its pipeline have already."""
 Decision = Literal["skip", "stopped", "below_threshold", "grant"]
 
 
@@ -25,7 +28,19 @@ class Drain(Beside):
         """
         self.controller.check_alive()
         for (queue, drain), count in zip(self._control_queues(), self._agree_lengths(), strict=True):
-            drain([queue.get() for _ in range(count)])
+            drain([self._next(queue) for _ in range(count)])
+
+    def _next(self, queue: Queue) -> Any:
+        """The next item. A rank that is told how many may have to wait until its own worker puts it."""
+        if not self.groups.sched.is_told:
+            return queue.get()
+        try:
+            return queue.get(timeout=HANDED_DOWN_S)
+        except Empty:
+            self.controller.check_alive()
+            raise Stalled(
+                f"rank {self.rank} was told of more than its workers brought in {HANDED_DOWN_S:g} s"
+            ) from None
 
     def _control_queues(self) -> tuple[tuple[Queue, Callable[[list[Any]], None]], ...]:
         """What a tick drains, in this order, each with what is done with the items."""
@@ -38,7 +53,7 @@ class Drain(Beside):
 
     def _agree_lengths(self) -> list[int]:
         """Why MIN: a rank whose threads are ahead must not change its pools before the others can."""
-        return self.groups.sched.all_min([queue.qsize() for queue, _ in self._control_queues()])
+        return self.groups.sched.first_min([queue.qsize() for queue, _ in self._control_queues()])
 
     def _drain_hits(self, ops: Sequence[Operation]) -> None:
         for op in ops:

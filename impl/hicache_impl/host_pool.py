@@ -25,8 +25,8 @@ class HostPool(TensorPool):
     ) -> HostPool:
         """`config.host_pages` pages; pinned only when the device is CUDA, because only then does pinning help."""
         pinned = torch.device(config.device).type == "cuda"
-        layers, page_bytes, layout = config.stored_layers, config.stored_bytes, config.host_layout
-        return cls(config.host_pages, layers, page_bytes, pinned=pinned, layout=layout, lock=lock)
+        layout, layers, size = config.host_layout, config.stored_layers, config.stored_bytes
+        return cls(config.host_pages, layers, size, pinned=pinned, layout=layout, lock=lock)
 
     def store_from(self, device: DevicePool, device_pages: Sequence[int], host_pages: Sequence[int]) -> None:
         """Write-through: copy device pages into host pages, one to one (errors: see copy_pages)."""

@@ -7,7 +7,7 @@ does not is a *desync*, which is reported and never silently reduced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 _CALLS = ("min", "max", "barrier")
+Meet = Callable[[str, list[int]], list[int]]
+"""How ranks meet: the call and a rank's values to the agreed ones."""
 
 
 class Desync(Exception):
@@ -49,6 +51,18 @@ class Group:
         """Element by element, the largest over all ranks."""
         return self._call("max", values)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether others decide what `first_min` says, so that this rank may have less than that."""
+        return False
+
+    def first_min(self, values: Sequence[int]) -> list[int]:
+        """Element by element, the smallest over the ranks of the first stage, which decide for all; here, of every one.
+
+        A rank that is told may have less than that itself: what was agreed will come to it as well.
+        """
+        return self._call("min", values)
+
     def barrier(self) -> None:
         """Return when every rank has called."""
         self._call("barrier", ())
@@ -60,11 +74,11 @@ class Group:
     def abort(self, reason: str) -> None:
         """Make every present and later call of the group raise GroupAborted, where the transport can."""
 
-    def _call(self, call: str, values: Sequence[int]) -> list[int]:
+    def _call(self, call: str, values: Sequence[int], meet: Meet | None = None) -> list[int]:
         number = self.number
         self.number += 1
         self._log.emit(JOINED, group=self.name, number=number, call=call)
-        agreed = self._meet(call, list(values))
+        agreed = (meet or self._meet)(call, list(values))
         self._log.emit(LEFT, group=self.name, number=number, call=call)
         return agreed
 
@@ -154,17 +168,19 @@ class GlooGroup(Group):
 
     Every call starts with one MAX all-reduce of a fixed size. It carries the kind and the length of the call in both
     signs, so that ranks in different collectives see it at once, and up to `_INLINE` values; longer calls take a second
-    all-reduce. RuntimeError comes from the process group: a peer is gone, or its time-out passed.
+    all-reduce. RuntimeError comes from the process group: a peer is gone, or its time-out passed. `device`: where the
+    group reduces; a group of the backend nccl wants a CUDA device.
     """
 
     _HEADER = 6
     _INLINE = 58
 
-    def __init__(self, process_group: ProcessGroup, name: str, log: Log | None = None) -> None:
+    def __init__(self, process_group: ProcessGroup, name: str, log: Log | None = None, device: str = "cpu") -> None:
         import torch.distributed as dist
 
         super().__init__(name, dist.get_rank(process_group), dist.get_world_size(process_group), log)
         self._process_group = process_group
+        self._device = device
 
     def _meet(self, call: str, values: list[int]) -> list[int]:
         sign = -1 if call == "min" else 1
@@ -187,7 +203,7 @@ class GlooGroup(Group):
         import torch
         import torch.distributed as dist
 
-        reduced = torch.tensor(values, dtype=torch.int64)
+        reduced = torch.tensor(values, dtype=torch.int64, device=self._device)
         dist.all_reduce(reduced, op=dist.ReduceOp.MAX, group=self._process_group)
         return [int(value) for value in reduced.tolist()]
 

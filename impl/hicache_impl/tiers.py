@@ -9,7 +9,7 @@ from hicache_impl import events
 from hicache_impl.copies import Copies
 from hicache_impl.extra_pools import ExtraPool, free_slots
 from hicache_impl.keys import PrefixKey
-from hicache_impl.transfers import LOAD, WRITE
+from hicache_impl.transfers import WRITE
 from hicache_impl.trees.components import DEVICE
 from hicache_impl.trees.node import Inserted, Match, Node, Slots, TreeError
 
@@ -35,6 +35,8 @@ class Tiers(Copies):
             self._write_through(inserted.node)
         return inserted
 
+    # --- down ----------------------------------------------------------------------------------------------------
+
     def _write_through(self, node: Node) -> None:
         """Back up every node down to `node` that is not yet, as far as they are worth it and host pages can be had.
 
@@ -45,15 +47,15 @@ class Tiers(Copies):
                 return
             self._write_late(step)
 
-    def _write_late(self, node: Node) -> None:
-        """Back up what was computed beside pages that are backed up, if there is room for it."""
-        if self._is_short_beside(node) and self._has_room_beside(node):
-            job = self._new_backup(node, ())
-            self.log.emit(events.WRITTEN, node=node.id, pages=0)
-            self._queue_backup(job)
-
     def _is_worth_writing(self, node: Node) -> bool:
         return self.config.write_policy == "write_through" or node.hits >= self.config.write_through_hits
+
+    def _write_late(self, node: Node, *, evicts: bool = False) -> bool:
+        """Back up what was computed beside pages that are backed up, if there is room for it."""
+        if not (self._is_short_beside(node) and self._has_room_beside(node)):
+            return False
+        self._begin_write_beside(node, evicts=evicts)
+        return True
 
     def _write_node(self, node: Node, *, evicts: bool = False) -> bool:
         if self._obtainable_pages() < len(node) or not self._has_room_beside(node):
@@ -65,6 +67,8 @@ class Tiers(Copies):
         self._begin_write(node, host_pages, evicts=evicts)
         return True
 
+    # --- up ------------------------------------------------------------------------------------------------------
+
     def load_back(self, match: Match) -> list[int] | None:
         """Copy the host-only part of a match to the device; its device pages, or None when that cannot be done.
 
@@ -72,6 +76,7 @@ class Tiers(Copies):
         `load_back_pages_max` pages would be on their way, or the device pages cannot be had. An empty list: there is no
         such part.
         """
+        began_s = self.runtime.now()
         try:
             path = self.tree.path(match.host_node, match.device_node)
             nodes = [node for node in path if node.device is None]
@@ -79,53 +84,64 @@ class Tiers(Copies):
                 return None
             if len(match.host_pages) > self._loadable_pages():
                 return None
-            taken = self._alloc_to_load(match)
+            self.tree.lock_device(match.device_node)
         except TreeError:
             return None
-        if taken is None:
+        device_pages, slots = self._take_to_load(match)
+        if device_pages is None:
             return None
-        device_pages, slots = taken
+        if slots is None:
+            self.free_device(device_pages)
+            return None
         done = 0
+        self._is_quiet = bool(self.lanes)
         for node in nodes:
             pages = device_pages[done : done + len(node)]
             done += len(node)
             self._load_node(node, pages)
+        self._is_quiet = False
         self._load_beside(match, slots)
+        self._end_load(match.host_node, nodes, began_s)
         return list(device_pages)
 
-    def _alloc_to_load(self, match: Match) -> tuple[tuple[int, ...], dict[str, dict[int, int]]] | None:
-        """Device pages for the host part, and slots for what is beside it; None: either cannot be had.
+    def _take_to_load(self, match: Match) -> tuple[tuple[int, ...] | None, dict[str, dict[int, int]] | None]:
+        """Device pages for the host part, and slots for what is missing beside the whole; None for what cannot be had.
 
-        Why it is locked and protected: making room must not take away what the part hangs from; nor, where it writes
-        back and so makes room on the host, the part itself.
+        The device part is locked, and unlocked by this. Why all is locked and protected: making room must not take away
+        what the part hangs from; nor, where it writes back and so makes room on the host, the part itself.
         """
-        self.tree.lock_device(match.device_node)
-        parts = self._hold_along(match.host_node)
-        if match.host_pages:
-            self.tree.protect_host(match.host_node)
+        held = self._protect_to_load(match)
         try:
             device_pages = self.alloc_device(len(match.host_pages))
             slots = None if device_pages is None else self._take_slots_to_load(match)
         finally:
             self.tree.unlock_device(match.device_node)
-            for part, pages in parts:
-                self.tree.release_slots(part, pages)
-            if match.host_pages:
-                self.tree.unprotect_host(match.host_node)
-        if device_pages is None or slots is None:
-            self.free_device(device_pages or ())
-            return None
+            self._unprotect_to_load(match, held)
         return device_pages, slots
+
+    def _protect_to_load(self, match: Match) -> tuple[tuple[Node, int], ...]:
+        if match.host_pages:
+            self.tree.protect_host(match.host_node)
+        return self._hold_path(match.host_node)
+
+    def _unprotect_to_load(self, match: Match, held: Sequence[tuple[Node, int]]) -> None:
+        if match.host_pages:
+            self.tree.unprotect_host(match.host_node)
+        self._release_path(held)
 
     def _loadable_pages(self) -> int:
         """Pages that may be on their way to the device besides those that are."""
-        loading = self.lanes[LOAD].pages if LOAD in self.lanes else 0
-        return self.config.load_back_pages_max - loading
+        return self.config.load_back_pages_max - sum(job.pages for job in self._load_jobs())
 
     def _load_node(self, node: Node, device_pages: Sequence[int]) -> None:
-        self._begin_load(node, device_pages)
+        if node.host is None:
+            raise TreeError(f"{node} has no host value to load")
+        self._move(self.host, node.host, self.device, device_pages)
+        self.tree.set_device(node, device_pages)
         self.counters.loaded_pages += len(node)
         self.log.emit(events.LOADED, node=node.id, pages=len(node))
+
+    # --- the device ----------------------------------------------------------------------------------------------
 
     def alloc_device(self, pages: int) -> tuple[int, ...] | None:
         """Device pages for the caller, evicting what may be; None when they cannot be had.
@@ -161,13 +177,11 @@ class Tiers(Copies):
 
     def _evict_writing_back(self, pages: int) -> int:
         evicted = 0
-        leaving = sum(len(job.device_pages) for job in self._write_jobs() if job.evicts)
+        leaving = sum(job.leaving_pages for job in self._write_jobs())
         while evicted + leaving < pages and (node := self.tree.device_order.oldest()) is not None:
-            if node.host is None and self._write_back(node):
+            if self._write_back(node):
                 leaving += len(node) if node.lock_ref else 0
                 continue
-            if node.host is not None:
-                self._write_late(node)
             evicted += self._evict_one()
         return evicted
 
@@ -179,26 +193,27 @@ class Tiers(Copies):
         """
         order, missing = self.tree.slot_orders[pool.name, DEVICE], slots
         while missing > 0 and (node := order.oldest()) is not None:
-            if node.host is not None:
-                self._write_late(node)
-            elif self.config.write_policy == "write_back" and self._write_back(node, evicts=False) and node.lock_ref:
+            may_write = node.host is not None or self.config.write_policy == "write_back"
+            if may_write and self._write_back(node, evicts=False) and node.lock_ref:
                 continue
             dropped = self.tree.evict_slots(pool.name, DEVICE, 1)
             pool.device.allocator.free(dropped)
             missing -= len(dropped)
 
     def _write_back(self, node: Node, *, evicts: bool = True) -> bool:
-        """Write `node`, and what is above it and not written; False, and nothing is: the host has no room for all.
+        """Write what the host lacks of `node`, and of the pages above it; False: nothing, or there is no room.
 
         `evicts`: the device forgets the node when it is written.
         """
+        if node.host is not None:
+            return self._write_late(node, evicts=evicts)
         steps = [step for step in self.tree.path(node) if step.host is None]
         if sum(map(len, steps)) > self._obtainable_pages():
             return False
         return all(self._write_node(step, evicts=evicts and step is node) for step in steps)
 
     def _is_writing_back(self) -> bool:
-        return any(job.evicts for job in self._write_jobs())
+        return any(job.leaving_pages for job in self._write_jobs())
 
     def lock(self, node: Node) -> None:
         """A running request uses the device values down to `node`."""

@@ -25,24 +25,44 @@ LOAD = "load"
 LANES = (WRITE, LOAD)
 
 
-@dataclass(frozen=True, eq=False)
-class Copy:
-    """`pages` of `target` get the bytes of `source_pages` of `source`, one to one.
-
-    `job`: what the scheduler knows of it. `layers`: a flag for each layer, up when it is in place; `landed`: all of it
-    is, and may be told.
-    """
+@dataclass(frozen=True)
+class Part:
+    """`pages` of `target` get the bytes of `source_pages` of `source`, one to one."""
 
     source: TensorPool
     source_pages: tuple[int, ...]
     target: TensorPool
     pages: tuple[int, ...]
+
+    def check(self) -> None:
+        """May it be copied? Errors: see TensorPool.check_copy."""
+        self.target.check_copy(self.source, self.source_pages, self.pages)
+
+    def copy(self, layer: int) -> None:
+        """One layer, if the pools have so many. Errors as of `check`."""
+        if layer < self.target.layers:
+            # Again, because a page that nobody owns any more may hold anything.
+            self.check()
+            self.target.copy_layer(self.source, self.source_pages, self.pages, layer)
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """Parts that travel together. `job`: what the scheduler knows of it.
+
+    `layers`: a flag for each layer, up when it is in place in all parts; `landed`: everything is, and may be told.
+    """
+
+    parts: tuple[Part, ...]
     job: Any
     layers: tuple[Waiter, ...]
     landed: Waiter
 
-    def __len__(self) -> int:
-        return len(self.pages)
+    def copy_layer(self, layer: int) -> None:
+        """This layer of all parts; its flag is up afterwards."""
+        for part in self.parts:
+            part.copy(layer)
+        self.layers[layer].set()
 
 
 class Lane:
@@ -58,23 +78,18 @@ class Lane:
         """Copies under way."""
         return len(self._under_way)
 
-    @property
-    def pages(self) -> int:
-        """Pages under way."""
-        return sum(map(len, self._under_way))
-
     def jobs(self) -> list[Any]:
         """Of the copies under way, in order."""
         return [copy.job for copy in self._under_way]
 
-    def begin(
-        self, source: TensorPool, source_pages: Sequence[int], target: TensorPool, pages: Sequence[int], job: Any
-    ) -> Copy:
+    def begin(self, parts: Sequence[Part], job: Any) -> Copy:
         """Copy when all that was begun before is done. Errors: see TensorPool.copy_pages; WorkerDied."""
-        target.check_copy(source, source_pages, pages)
-        copy = self._new_copy(source, tuple(source_pages), target, tuple(pages), job)
-        for page in pages:
-            target.allocator.begin_write(page)
+        for part in parts:
+            part.check()
+        copy = self._new_copy(tuple(parts), job, max(part.target.layers for part in parts))
+        for part in parts:
+            for page in part.pages:
+                part.target.allocator.begin_write(page)
         self._start(copy)
         return copy
 
@@ -97,10 +112,10 @@ class Lane:
         self._check_alive()
         return self._take_first()
 
-    def wait_layer(self, layer: int) -> None:
-        """Return when this layer of every copy under way may be read. WorkerDied."""
+    def wait_layer(self, layer: int | None) -> None:
+        """Return when this layer (None: the last) of every copy under way may be read. WorkerDied."""
         for copy in self._under_way:
-            copy.layers[layer].wait()
+            _flag_of(copy, layer).wait()
         self._check_alive()
 
     def settle(self, timeout_s: float) -> None:
@@ -120,7 +135,7 @@ class Lane:
         """Whether nothing copies any more, `timeout_s` seconds later at most."""
         raise NotImplementedError
 
-    def _new_copy(self, source: TensorPool, source_pages: Any, target: TensorPool, pages: Any, job: Any) -> Copy:
+    def _new_copy(self, parts: tuple[Part, ...], job: Any, layers: int) -> Copy:
         raise NotImplementedError
 
     def _start(self, copy: Copy) -> None:
@@ -128,8 +143,9 @@ class Lane:
 
     def _take_first(self) -> Copy:
         copy = self._under_way.popleft()
-        for page in copy.pages:
-            copy.target.allocator.end_write(page)
+        for part in copy.parts:
+            for page in part.pages:
+                part.target.allocator.end_write(page)
         return copy
 
     def _check_alive(self) -> None:
@@ -163,9 +179,8 @@ class WorkerLane(Lane):
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _new_copy(self, source: TensorPool, source_pages: Any, target: TensorPool, pages: Any, job: Any) -> Copy:
-        layers = tuple(self.runtime.event() for _ in range(target.layers))
-        return Copy(source, source_pages, target, pages, job, layers, self.runtime.event())
+    def _new_copy(self, parts: tuple[Part, ...], job: Any, layers: int) -> Copy:
+        return Copy(parts, job, tuple(self.runtime.event() for _ in range(layers)), self.runtime.event())
 
     def _start(self, copy: Copy) -> None:
         with self._lock:
@@ -205,12 +220,9 @@ class WorkerLane(Lane):
             copy.landed.set()
 
     def _copy(self, copy: Copy) -> None:
-        for layer, in_place in enumerate(copy.layers):
+        for layer in range(len(copy.layers)):
             self.runtime.gate(f"{self.name}.layer", self.rank)
-            # Again, because a page that nobody owns any more may hold anything.
-            copy.target.check_copy(copy.source, copy.source_pages, copy.pages)
-            copy.target.copy_layer(copy.source, copy.source_pages, copy.pages, layer)
-            in_place.set()
+            copy.copy_layer(layer)
 
 
 class _StreamFlag:
@@ -240,10 +252,10 @@ class StreamLane(Lane):
         super().__init__(name, rank, runtime)
         self.stream = torch.cuda.Stream(device)
 
-    def wait_layer(self, layer: int) -> None:
+    def wait_layer(self, layer: int | None) -> None:
         """What is put into the present stream from now on finds this layer of every copy under way. Does not block."""
         for copy in self._under_way:
-            flag = copy.layers[layer]
+            flag = _flag_of(copy, layer)
             assert isinstance(flag, _StreamFlag)
             torch.cuda.current_stream(self.stream.device).wait_event(flag.event)
 
@@ -252,17 +264,21 @@ class StreamLane(Lane):
         self.stream.synchronize()
         return True
 
-    def _new_copy(self, source: TensorPool, source_pages: Any, target: TensorPool, pages: Any, job: Any) -> Copy:
-        layers = tuple(_StreamFlag() for _ in range(target.layers))
-        return Copy(source, source_pages, target, pages, job, layers, layers[-1])
+    def _new_copy(self, parts: tuple[Part, ...], job: Any, layers: int) -> Copy:
+        flags = tuple(_StreamFlag() for _ in range(layers))
+        return Copy(parts, job, flags, flags[-1])
 
     def _start(self, copy: Copy) -> None:
         self._under_way.append(copy)
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
         with torch.cuda.stream(self.stream):
-            for layer, in_place in enumerate(copy.layers):
-                copy.target.copy_layer(copy.source, copy.source_pages, copy.pages, layer)
-                in_place.set()
+            for layer in range(len(copy.layers)):
+                copy.copy_layer(layer)
+
+
+def _flag_of(copy: Copy, layer: int | None) -> Waiter:
+    """Of a layer, or of the last, where the pools have fewer."""
+    return copy.layers[-1 if layer is None else min(layer, len(copy.layers) - 1)]
 
 
 def lane(

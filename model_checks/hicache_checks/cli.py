@@ -28,6 +28,7 @@ class Bounds(enum.StrEnum):
     MEDIUM = "medium"
     CONTROL = "control"
     POOLS = "pools"
+    TURNOVER = "control+pools+turnover"
     GROUPS = "groups"
 
 

@@ -43,6 +43,8 @@ from hicache_spec import DESIGNS
 
 SHRINK_S = 9.0
 """For all that a process finds, together."""
+CONFIRM_S_MIN, CONFIRM_SHARE = 10.0, 0.25
+"""For all findings together; of a search that is given a time, that share of it, if it is more."""
 GIB = 1 << 30
 CONFIRMED = {None: "not tried with real threads", True: "also with real threads", False: "not seen with real threads"}
 
@@ -115,7 +117,8 @@ def _confirm(options: ConformOptions, target: str, reported: Sequence[Reported],
     tried = [(r, replay) for r, replay in can_be if options.confirm and r.finding.kind == PROTOCOL]
     if tried:
         screen.progress.update(f"trying {counted(len(tried), 'finding')} with real threads")
-        answers = confirm(target, [replay for _, replay in tried], options.allowed)
+        seconds = max(CONFIRM_S_MIN, (options.search.seconds_max or 0.0) * CONFIRM_SHARE)
+        answers = confirm(target, [replay for _, replay in tried], seconds, options.allowed)
         for (r, _), confirmed in zip(tried, answers, strict=True):
             r.confirmed = confirmed
 

@@ -356,7 +356,8 @@ class Design:
     `replaces` maps the name of a rule or helper function to the function that takes its place, and `beneath` to those
     that took it before, the last first; within a replacement the replaced name means what was there before it, which is
     the original for the first. A replacement that is itself tagged as an action brings its own parameters and fairness.
-    `violates` names the properties that the design is known to break.
+    `violates` names the properties that the design is known to break. `shows`: the modules whose outcomes are to be
+    reached, if not all.
     """
 
     name: str
@@ -366,6 +367,7 @@ class Design:
     replaces: Mapping[str, Callable[..., Any]]
     violates: tuple[str, ...] = ()
     beneath: Mapping[str, tuple[Callable[..., Any], ...]] = dataclasses.field(default_factory=dict)
+    shows: tuple[ModuleType, ...] = ()
 
     def variant(
         self,
@@ -389,12 +391,14 @@ class Design:
             raise SpecError(f"{name}: its state {shape.__name__} does not extend {self.shape.__name__}")
         modules = (*self.modules, *(m for m in modules if m not in self.modules))
         beneath = {n: before for n, before in self.beneath.items() if n not in replaces}
-        return Design(
-            name, summary, shape or self.shape, modules, {**self.replaces, **replaces}, violates, beneath=beneath
-        )
+        replaced_by = {**self.replaces, **replaces}
+        return Design(name, summary, shape or self.shape, modules, replaced_by, violates, beneath, self.shows)
 
     def joined(self, *parts: Part) -> Design:
-        """The design with these parts of the system, the last one outermost; SpecError as from `variant`."""
+        """The design with these parts of the system, the last one outermost; SpecError as from `variant`.
+
+        Only the outcomes of the last part are to be reached: what is beneath it reaches its own where it is explored.
+        """
         joined = self
         for part in parts:
             shape = part.shape
@@ -403,7 +407,8 @@ class Design:
             name, summary = f"{joined.name}+{part.name}", f"{joined.summary}; {part.summary}"
             above = joined.variant(name, summary, part.replaces, joined.violates, shape, part.modules)
             taken = {n: (joined.replaces[n], *joined.beneath.get(n, ())) for n in part.replaces if n in joined.replaces}
-            joined = dataclasses.replace(above, beneath={**joined.beneath, **taken})
+            shows = part.modules or joined.shows
+            joined = dataclasses.replace(above, beneath={**joined.beneath, **taken}, shows=shows)
         return joined
 
     def meant(self, used: str, value: F, user: Callable[..., Any], judging: bool = False) -> F:
@@ -425,7 +430,10 @@ class Design:
         for module in self.modules:
             for name, value in vars(module).items():
                 rule = getattr(value, "__rule__", None)
-                if isinstance(rule, Rule) and value.__module__ == module.__name__:
+                if isinstance(rule, Rule) and value.__module__ == module.__name__ and self._shown(rule, module):
                     function = self.replaces.get(name, value)
                     found.append(replace(getattr(function, "__rule__", rule), name=name, function=function))
         return found
+
+    def _shown(self, rule: Rule, module: ModuleType) -> bool:
+        return rule.kind != "sometimes" or not self.shows or module in self.shows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hicache_impl.cache import HiCache
@@ -37,35 +38,37 @@ class TellsBeforeItLands(HiCache):
 class BacksUpBeforeItLands(HiCache):
     """P32. The backup is queued when the copy to the host begins, and may read what is not there."""
 
-    def _begin_write(self, node: Node, host_pages: tuple[int, ...], *, evicts: bool) -> None:
-        super()._begin_write(node, host_pages, evicts=evicts)
-        super()._queue_backup(BackupJob(node, tuple(node.hashes), host_pages))
+    def _end_write(self, job: WriteJob) -> None:
+        super()._end_write(job)
+        super()._queue_backup(job.backup)
 
     def _queue_backup(self, job: BackupJob) -> None:
-        pass
+        """It is queued already."""
 
 
 class UnlocksWhatIsWritten(HiCache):
     """P6. The device may give pages to others while they are being copied to the host."""
 
-    def _begin_write(self, node: Node, host_pages: tuple[int, ...], *, evicts: bool) -> None:
-        super()._begin_write(node, host_pages, evicts=evicts)
-        self.tree.unlock_device(node)
+    def _end_write(self, job: WriteJob) -> None:
+        super()._end_write(job)
+        self.tree.unlock_device(job.backup.node)
 
     def _drain_write(self, job: WriteJob) -> None:
         self._queue_backup(job.backup)
-        self.tree.unprotect_host(job.backup.node)
 
 
 class LoadsWithoutALock(HiCache):
     """P18. The device may give pages to others while they are being filled from the host."""
 
-    def _begin_load(self, node: Node, device_pages: Any) -> None:
-        super()._begin_load(node, device_pages)
-        self.tree.unlock_device(node)
+    def _end_load(self, node: Node, loaded: Sequence[Node], began_s: float) -> None:
+        super()._end_load(node, loaded, began_s)
+        if loaded:
+            self.tree.unlock_device(node)
 
     def _drain_load(self, job: LoadJob) -> None:
-        self.tree.unprotect_host(job.node)
+        if job.pages:
+            self.tree.unprotect_host(job.node)
+        self._release_path(job.held)
 
 
 class BacksUpWhatASplitLeft(HiCache):
@@ -74,7 +77,7 @@ class BacksUpWhatASplitLeft(HiCache):
     def _drain_write(self, job: WriteJob) -> None:
         node = job.backup.node
         self._queue_backup(BackupJob(node, tuple(node.hashes), tuple(node.host or ())))
-        self._let_go(node)
+        self.tree.unlock_device(node)
 
 
 class TakesCopiesByItsOwnCount(HiCache):
@@ -99,20 +102,18 @@ class WritesBackWithoutCopying(HiCache):
 class LoadsWhatMakingRoomTakes(HiCache):
     """P14. What is to be loaded is not protected while room is made for it on the device."""
 
-    def _alloc_to_load(self, match: Match) -> tuple[tuple[int, ...], dict[str, dict[int, int]]] | None:
-        self.tree.lock_device(match.device_node)
-        try:
-            device_pages = self.alloc_device(len(match.host_pages))
-        finally:
-            self.tree.unlock_device(match.device_node)
-        return None if device_pages is None else (device_pages, {})
+    def _protect_to_load(self, match: Match) -> tuple[tuple[Node, int], ...]:
+        return ()
+
+    def _unprotect_to_load(self, match: Match, held: Sequence[tuple[Node, int]]) -> None:
+        """There is nothing to undo."""
 
 
 class TellsOfACopyTwice(HiCache):
     """P29. A page is told stored when its copy begins, and when it has landed."""
 
     def _tell_change(self, node: Node, parent: Node, tier: str, came: bool) -> None:
-        self._coming = None
+        self._is_quiet = False
         super()._tell_change(node, parent, tier, came)
 
 

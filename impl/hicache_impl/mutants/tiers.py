@@ -56,8 +56,9 @@ class WritesAChildBeforeItsParent(HiCache):
 class LoadsWithoutCopying(HiCache):
     """P6. Load-back hands out device pages and copies nothing into them."""
 
-    def _begin_load(self, node: Node, device_pages: Sequence[int]) -> None:
+    def _load_node(self, node: Node, device_pages: Sequence[int]) -> None:
         self.tree.set_device(node, device_pages)
+        self.log.emit(events.LOADED, node=node.id, pages=len(node))
 
 
 class AcksWithoutUnprotecting(HiCache):
@@ -71,6 +72,9 @@ class AcksWithoutUnprotecting(HiCache):
 
 class BacksUpUnprotectedPages(AcksWithoutUnprotecting):
     """P32. Host pages may be evicted and reused while the backup thread has yet to read them."""
+
+    def _protect_backup(self, job: BackupJob) -> None:
+        """Nobody knows that they are read."""
 
     def _queue_backup(self, job: BackupJob) -> None:
         self.backups[job] = job.node

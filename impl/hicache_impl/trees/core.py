@@ -486,9 +486,9 @@ class RadixTree:
         parent.host_children += host_change
         node.device, node.host = device, host
         if self.on_change is not None:
-            for tier, change in ((DEVICE, device_change), (HOST, host_change)):
+            for where, change in ((DEVICE, device_change), (HOST, host_change)):
                 if change:
-                    self.on_change(node, parent, tier, change > 0)
+                    self.on_change(node, parent, where, change > 0)
         for name, tier in list(node.slots):
             if (device if tier == DEVICE else host) is None:
                 self._drop_slots(node, name, tier)

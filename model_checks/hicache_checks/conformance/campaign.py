@@ -135,10 +135,11 @@ def run_campaign(
     return campaign
 
 
-def confirm(target: str, replays: Sequence[Replay], allowed: Allowed = ALLOWED) -> list[bool | None]:
+def confirm(target: str, replays: Sequence[Replay], seconds: float, allowed: Allowed = ALLOWED) -> list[bool | None]:
     """Of each replay, whether its program shows the same with real threads and real time, within a few tries; None: its
-    turn did not come in time."""
+    turn did not come within the seconds that all have together."""
     confirmed: list[bool | None] = []
+    until = time.monotonic() + seconds
 
     def hear(said: Mapping[str, Any]) -> None:
         if "confirmed" in said:
@@ -146,7 +147,8 @@ def confirm(target: str, replays: Sequence[Replay], allowed: Allowed = ALLOWED) 
 
     while len(confirmed) < len(replays):
         left = [replay_file.to_document(replay) for replay in replays[len(confirmed) :]]
-        if work({"do": "confirm", "target": target, "replays": left}, hear, allowed) is not None:
+        job = {"do": "confirm", "target": target, "replays": left, "seconds": until - time.monotonic()}
+        if work(job, hear, allowed) is not None:
             # A process that ends under real threads is as wrong as what the simulation saw.
             confirmed.append(True)
     return confirmed

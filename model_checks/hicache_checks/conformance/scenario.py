@@ -27,7 +27,7 @@ from hicache_spec.bounds import POLICY
 SUFFIX = ".toml"
 BESIDES = (
     *("observe", "hold", "hold_copies", "hold_copies_of", "release_copies", "detach", "attach"),
-    *("damage", "store_by", "pin", "compute", "lose_beside"),
+    *("damage", "store_by", "pin", "compute", "lose_beside", "evict_states"),
     *("turns", "full_turns", "look", "miss", "poll_apart", "leave_by", "prefill_chunk"),
     *("audit_written", "audit_consumers", "audit_waits"),
 )

@@ -33,6 +33,9 @@ class ScenarioSession(Session):
         self._settle()
         self._refuse(self._call(step), "rest")
 
+    def _do_evict_states(self, step: Step) -> None:
+        self._refuse(self._call(step), "evict_states")
+
     def _do_audit_waits(self, step: Step) -> None:
         self._refuse(self._call(step), "rest")
 

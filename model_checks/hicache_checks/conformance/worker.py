@@ -62,8 +62,6 @@ from hicache_checks.simulation.watchdog import Watchdog
 
 PROGRESS_S = 0.5
 CONFIRM_RUNS = 20
-CONFIRM_S = 10.0
-"""For all findings of a search together."""
 TELL_RUNS = 5
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -262,7 +260,7 @@ def _confirm(job: Mapping[str, Any], say: Say) -> None:
     replays = [replay_file.from_document(replay, "the job") for replay in job["replays"]]
     with _loaded(job, THREADS, say) as (target, _):
         _warm_up(target, replays[0].how)
-        until = time.monotonic() + CONFIRM_S
+        until = time.monotonic() + job["seconds"]
         for left, replay in zip(range(len(replays), 0, -1), replays, strict=True):
             start, runs, found, build = time.monotonic(), 0, None, _heard(target, say).build
             if start > until:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hicache_spec.bounds import OPTIONAL_STATE, SIDECAR, STATE
 from hicache_spec.language import NONE, State, action, emit, require
+from hicache_spec.parts.control_rules import IO_THREAD, STOPPING, end_thread
 from hicache_spec.parts.pool_scheduler import drop_state, evict_state, keep_state, slots_everywhere
 from hicache_spec.parts.pool_state import (
     KIND,
@@ -275,3 +276,30 @@ def free_sidecars_of_published_pages(s: State, op: int, pool: int, pages: int, k
         s.pool_free[r][pool] += pages
         s.pool_releasing[r][pool] += s.counted[r][op] - pages
         s.slots_given[r][pool][op] += s.counted[r][op]
+
+
+# ---- control
+
+
+def take_no_slots(s: State, rank: int, pool: int) -> None:
+    pass
+
+
+def drop_the_slots(s: State, rank: int, pool: int) -> None:
+    s.pool_releasing[rank][pool] = 0
+
+
+def keep_the_slots_of_before(s: State, rank: int, pool: int) -> None:
+    pass
+
+
+def keep_what_a_pool_has(s: State, pool: int) -> None:
+    pass
+
+
+@action(fairness="weak", rank=RANKS)
+def end_while_a_slot_is_filled(s: State, rank: int) -> None:
+    require(s.place[rank] == STOPPING, "the thread is told to stop")
+    require(s.living[rank][IO_THREAD] > 0, "the thread lives")
+    require(len(s.buffer[rank]) == 0 or s.filling[rank] != NONE, "the thread is done, or it is not")
+    end_thread(s, rank, IO_THREAD)

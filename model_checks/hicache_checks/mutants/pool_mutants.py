@@ -22,6 +22,7 @@ from hicache_spec.parts.pool_bounds import (
     sidecar,
     state,
 )
+from hicache_spec.parts.turnover import TURNOVER_SIDECAR, TURNOVER_STATE
 
 ROOMY = replace(POOL_SCARCE, name="roomy", host_pages=2, pools=(sidecar(4, (1, 2), (1, 2)), state(3, (1, 2), (1, 2))))
 TWO_STATES = replace(POOL_STATE, name="two_states", pools=(state(2, (1, 2)),))
@@ -225,6 +226,65 @@ POOL_MUTANTS = (
         POOL_SIDECAR,
         "inv_tree_pages_have_their_sidecars",
         18,
+    ),
+)
+
+TURNOVER_MUTANTS = (
+    SpecMutant(
+        "sched_lets_go_of_the_pages_alone",
+        {"take_leftover_slots": faulty_pools.take_no_slots},
+        TURNOVER_STATE,
+        "inv_detached_pools_are_at_rest",
+        16,
+    ),
+    SpecMutant(
+        "sched_drops_the_slots_that_are_left",
+        {"take_leftover_slots": faulty_pools.drop_the_slots},
+        TURNOVER_STATE,
+        "inv_slots_conserved",
+        16,
+    ),
+    SpecMutant(
+        "sched_begins_again_with_the_slots_of_before",
+        {"free_every_slot": faulty_pools.keep_the_slots_of_before},
+        TURNOVER_SIDECAR,
+        "step_begins_again_with_empty_pools",
+        24,
+    ),
+    SpecMutant(
+        "sched_begins_again_with_the_sidecars_of_before",
+        {"empty_pool": faulty_pools.keep_what_a_pool_has},
+        TURNOVER_SIDECAR,
+        "step_begins_again_with_empty_pools",
+        29,
+    ),
+    SpecMutant(
+        "sched_begins_again_with_the_states_of_before",
+        {"empty_pool": faulty_pools.keep_what_a_pool_has},
+        TURNOVER_STATE,
+        "step_begins_again_with_empty_pools",
+        29,
+    ),
+    SpecMutant(
+        "io_ends_while_a_slot_is_filled",
+        {"io_end": faulty_pools.end_while_a_slot_is_filled},
+        TURNOVER_STATE,
+        "inv_no_slot_freed_under_a_writer",
+        15,
+    ),
+    SpecMutant(
+        "sched_reclaims_slots_by_its_own_count_before_a_detach",
+        {"sched_reclaim_slots": faulty_pools.reclaim_what_each_rank_has},
+        TURNOVER_STATE,
+        "inv_ranks_have_pools_alike",
+        13,
+    ),
+    SpecMutant(
+        "sched_evicts_a_state_that_nobody_needs",
+        {"make_room": faulty_pools.make_room_for_a_state_that_has_it},
+        POOL_WRITES,
+        "step_state_eviction_is_needed",
+        6,
     ),
 )
 

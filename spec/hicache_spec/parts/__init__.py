@@ -9,7 +9,7 @@ from typing import Any
 from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
-from . import control, pool_bounds, pools
+from . import control, pool_bounds, pools, turnover
 from .groups_design import GROUPS, GROUPS_BOUNDS
 
 PARTS: dict[str, Part] = {
@@ -17,6 +17,7 @@ PARTS: dict[str, Part] = {
     for p in [
         control.CONTROL,
         pools.POOLS,
+        turnover.TURNOVER,
     ]
 }
 
@@ -26,6 +27,7 @@ OWN_DESIGNS: dict[str, Design] = {GROUPS.name: GROUPS}
 PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     control.CONTROL.name: control.BOUNDS,
     pools.POOLS.name: pool_bounds.BOUNDS,
+    f"{control.CONTROL.name}+{pools.POOLS.name}+{turnover.TURNOVER.name}": turnover.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""

@@ -25,6 +25,7 @@ from ..language import (
 from ..pipeline import (
     abort,
     answers_everywhere,
+    forget_agreed,
     has_work,
     is_free,
     may_write,
@@ -241,7 +242,7 @@ def take_leftovers(s: State, rank: int) -> None:
 def pass_over(s: State, rank: int) -> None:
     """A rank skips an answer."""
     op = s.hit_queue[rank].pop(0)
-    s.hit[rank][op] = 0
+    forget_agreed(s, rank, op)
     retire(s, op)
 
 
@@ -258,11 +259,16 @@ def sched_begin_again(s: State, rank: int) -> None:
     require(s.resetting, "a reset is under way")
     require(s.place[rank] == DETACHED, "the rank is detached")
     s.place[rank] = STARTING
-    s.free[rank] = HOST_PAGES
+    free_every_page(s, rank)
     if all(attaches(s, r) for r in RANKS):
         s.resetting = False
         forget_everything(s)
     emit(s, ON_BEGUN_AGAIN, rank)
+
+
+def free_every_page(s: State, rank: int) -> None:
+    """All pages of the rank are free."""
+    s.free[rank] = HOST_PAGES
 
 
 def forget_everything(s: State) -> None:

@@ -218,6 +218,11 @@ class SglangAdapter:
         """The device forgets pages."""
         return int(self._same("evict_device", pages))
 
+    def evict_states(self, states: int) -> Sequence[str]:
+        """The device forgets states: what it should not have."""
+        ranks = self._crew.all("evict_states", states)
+        return [f"rank {rank}: {line}" for rank, lines in enumerate(ranks) for line in lines]
+
     def hold_copies(self) -> None:
         """Copies between the pools do not end."""
         self._crew.each("hold_copies")

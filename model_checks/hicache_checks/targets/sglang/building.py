@@ -53,6 +53,7 @@ LATENT = {"kv_lora_rank": 6, "qk_rope_head_dim": 2, "kv_cache_dim": 8}
 """What a token has where keys and values are in one."""
 SPARSE = {**LATENT, "index_head_dim": 128}
 """The same, and its index, in a model with sparse attention."""
+NO_LIMIT = -1
 REQUESTS = 4
 """So many requests a pool of requests has room for; one is computed at a time."""
 STORE_MODULE, STORE_CLASS = "hicache_checks.targets.sglang.store", "PageStore"
@@ -139,7 +140,7 @@ def settings_for(config: Mapping[str, Any], kind: str) -> Settings:
         hicache_ratio=host_pages / device_pages,
         hicache_size=host_pages * page * BYTES_PER_TOKEN * max(stages) / LAYERS / 1e9 if is_fixed else 0,
         # Host pools of states know no other layout in the latest releases that have the tree.
-        hicache_mem_layout="page_first_direct" if kind == HIMAMBA else "layer_first",
+        hicache_mem_layout="page_first_direct" if has_states(config, kind) else "layer_first",
         hicache_io_backend="direct",
         hicache_write_policy=config.get("write_policy", "write_through"),
         hicache_storage_backend=backend(config.get("storage", OURS)),
@@ -150,6 +151,7 @@ def settings_for(config: Mapping[str, Any], kind: str) -> Settings:
         hicache_storage_prefetch_retry_max_attempts=RETRIES_MAX,
         disable_hicache_numa_detect=True,
         mamba_cache_chunk_size=page,
+        mamba=Settings(mamba_max_states_per_path=NO_LIMIT),
         served_model_name=config["namespace"],
         radix_eviction_policy="lru",
         disaggregation_mode="null",
@@ -231,6 +233,13 @@ def can_clear(kind: str) -> bool:
     return hasattr(getattr(needed(file), name), "clear_storage_backend")
 
 
+def has_states(config: Mapping[str, Any], kind: str) -> bool:
+    """Does the model keep states in some of its layers? ValueError: the tree has no place for them."""
+    if config.get("states") and kind == HIRADIX:
+        raise ValueError("HiRadixCache has no states")
+    return kind == HIMAMBA or bool(config.get("states"))
+
+
 def layers_of(config: Mapping[str, Any], place: Place) -> int:
     """How many layers a stage has; `stage_layers`: of each, where they differ."""
     stages = config.get("stage_layers")
@@ -265,8 +274,8 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
         "enable_alt_stream": False,
         "need_sort": False,
     }
-    requests = _requests(values) if kind == HIMAMBA else None
-    pool = _pool(config, values, requests, kind)
+    requests = _requests(values) if has_states(config, kind) else None
+    pool = _pool(config, values, requests)
     device = getattr(pool, "full_kv_pool", pool)
     allocator = called(needed("mem_cache.allocator").PagedTokenToKVPoolAllocator, {**values, "kvcache": pool})
     unified = module("mem_cache.unified_radix_cache")
@@ -295,11 +304,13 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
     if kind == UNIFIED:
         if unified is None or params is None:
             raise DoesNotFit("there is no unified radix cache")
-        given.update(tree_components=(unified.ComponentType.FULL,), tree_core_backend="python")
+        kinds = unified.ComponentType
+        parts = (kinds.FULL,) if requests is None else (kinds.FULL, kinds.MAMBA)
+        given.update(tree_components=parts, tree_core_backend="python")
         init = made(params.CacheInitParams, given)
         cache = unified.UnifiedRadixCache(init)
         cache.init_hicache(settings, init)
-        return Parts(kind, cache, allocator, device)
+        return Parts(kind, cache, allocator, device, requests)
     if kind == HIMAMBA:
         tree = needed(TREES[kind][0]).HiMambaRadixCache
         return Parts(
@@ -317,9 +328,9 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
     return Parts(kind, cache, allocator, device)
 
 
-def _pool(config: Mapping[str, Any], values: Mapping[str, Any], requests: Any, kind: str) -> Any:
+def _pool(config: Mapping[str, Any], values: Mapping[str, Any], requests: Any) -> Any:
     """The device's keys and values. ValueError: the tree has no such pool."""
-    if kind == HIMAMBA:
+    if requests is not None:
         return _hybrid(values, requests, is_latent=bool(config.get("latent")))
     if not config.get("indices"):
         return called(_memory().MHATokenToKVPool, values)

@@ -24,7 +24,7 @@ from hicache_checks.targets.sglang.files import FileShelf
 from hicache_checks.targets.sglang.grid import Groups
 from hicache_checks.targets.sglang.indices import Indices, NoIndices
 from hicache_checks.targets.sglang.queued import Queued
-from hicache_checks.targets.sglang.rank_model import TURN_S, TURNS_TO_REST, RankModel
+from hicache_checks.targets.sglang.rank_model import CALLED_OFF, TURN_S, TURNS_TO_REST, RankModel
 from hicache_checks.targets.sglang.rank_storage import Tokens
 from hicache_checks.targets.sglang.release import Release
 from hicache_checks.targets.sglang.states import NoStates, States
@@ -32,7 +32,7 @@ from hicache_checks.targets.sglang.strangers import Strangers
 from hicache_checks.targets.sglang.surroundings import Settings
 from hicache_checks.targets.sglang.tree import is_under_way, tree_of
 
-AUDITS = {audit.BYTES, EVENTS, *store_audit.AUDITS}
+AUDITS = {audit.BYTES, EVENTS, CALLED_OFF, *store_audit.AUDITS}
 """What is looked at besides when `audits` of the configuration asks for it."""
 
 
@@ -56,7 +56,7 @@ class Rank(RankModel):
         self.tree = tree_of(self.cache)
         pool = self.controller.mem_pool_host
         self.host = getattr(getattr(pool, "anchor_entry", None), "host_pool", None) or pool
-        self.states = States(self) if self.parts.kind == building.HIMAMBA else NoStates()
+        self.states = States(self) if self.parts.requests is not None else NoStates()
         self.indices = Indices(self) if config.get("indices") else NoIndices()
         self.foreign = self._foreign()
         self.shelf = self._shelf()

@@ -18,6 +18,8 @@ from hicache_checks.targets.sglang.rank_storage import RankStorage, Tokens
 from hicache_checks.targets.sglang.surroundings import Settings
 from hicache_checks.targets.sglang.tree import NodeSeen
 
+CALLED_OFF = "called_off"
+"""An audit that is made when it is asked for: whether a request whose load is called off has no slot for a state."""
 TURNS_TO_REST = 60
 TURN_S = 0.25
 
@@ -39,6 +41,7 @@ class RankModel(RankStorage):
 
     tree: Any
     extras: dict[str, None]
+    audits: frozenset[str]
     _base: Any
     _key: Any
     _wants_arrays: bool
@@ -121,13 +124,16 @@ class RankModel(RankStorage):
         ids = self.tokens(tokens)
         request = self.request("prefill", tokens, extra)
         self._matched(request, ids)
+        wrong: tuple[str, ...] = ()
         if (request.host_hit_length or request.mamba_host_hit_length) and loads:
-            self._load_back(request)
+            is_loaded = self._load_back(request)
+            if CALLED_OFF in self.audits and not is_loaded and request.mamba_pool_idx is not None:
+                wrong = ("P6 a request has a slot for a state that is not loaded",)
             self._matched(request, ids)
         found = self._path(request)[: self._depth(request)]
         values = [slot for node in found for slot in node.device or ()]
         written = audit.written_as(tokens, extra)
-        wrong = tuple(audit.wrong_device_pages(self, written, values))
+        wrong += tuple(audit.wrong_device_pages(self, written, values))
         if found:
             wrong += tuple(self.states.wrong(found[-1], written(len(values) // self.page)))
         receipt = self.cache.inc_lock_ref(request.last_node)
@@ -156,6 +162,15 @@ class RankModel(RankStorage):
             raise EvictsTooLittle(f"P9 of {possible} device pages that can be evicted, {done} are")
         return done
 
+    def evict_states(self, states: int) -> list[str]:
+        """The device forgets states. What it forgets for good, though the host has room for it, one line each."""
+        before = [node for node in self.tree.nodes() if node.device_states]
+        has_room = self.states.has_room()
+        self.evict(0, states)
+        kept = {node.prefix for node in self.tree.nodes() if node.device_states or node.host_states}
+        gone = [audit.pages_of(node.prefix, self.page) for node in before if node.prefix not in kept]
+        return [f"P32 the state after {list(pages or ())} is gone, and the host has room" for pages in gone if has_room]
+
     def hold_copies(self) -> None:
         """Copies between the pools do not end."""
         COPIES.hold(self.number)
@@ -166,8 +181,8 @@ class RankModel(RankStorage):
 
     # ---- one thing at a time
 
-    def _load_back(self, request: Settings) -> None:
-        """What of the prompt is on the host only, becomes the device's, as far as there is room."""
+    def _load_back(self, request: Settings) -> bool:
+        """What of the prompt is on the host only, becomes the device's, as far as there is room. Is anything loaded?"""
         params = getattr(self._base, "InitLoadBackParams", None)
         if params is not None:
             values = {"best_match_node": request.best_match_node, "last_host_node": request.last_host_node}
@@ -175,13 +190,16 @@ class RankModel(RankStorage):
             self.cache.init_load_back(building.made(params, values))
         else:
             self.cache.init_load_back(request.last_host_node, request.host_hit_length)
+        self.states.adopt(request)
+        is_loaded = bool(self.cache.ongoing_load_back)
         self.cache.ready_to_load_host_cache()
         COPIES.go_on(self.number)
         for _ in range(TURNS_TO_REST):
             self.cache.loading_check()
             if not self.cache.ongoing_load_back:
-                return
+                break
             time.sleep(TURN_S)
+        return is_loaded
 
     def _path(self, request: Settings) -> list[NodeSeen]:
         """The nodes on a prompt, of those that are computed for the same adapter or tenant."""

@@ -31,7 +31,8 @@ class Shelf:
     `lost`: pages that are said to exist and cannot be read; `damaged`: pages that somebody has cut off;
     `written_again`: pages that were there, and that the release wrote once more, as far as anybody looked, see `look`;
     `asked`: how often it was asked whether a page exists; `vain_reads`: how often pages were read that could not be;
-    `told_before`: pages that were asked for, each with those that were said to come before it;
+    `told_before`: pages that were asked for, each with those that were said to come before it; `told_beside`: the same
+    of pages beside which something was read or written;
     `stalled`: calls that take their time; `latency_s`: what any call takes, at most.
     """
 
@@ -44,6 +45,7 @@ class Shelf:
         self.asked: Counter[str] = Counter()
         self.vain_reads: Counter[str] = Counter()
         self.told_before: list[tuple[str, tuple[str, ...]]] = []
+        self.told_beside: list[tuple[str, tuple[str, ...]]] = []
         self.stalled = 0
         self.latency_s = 0.0
         self._faults: dict[str, str] = {}
@@ -76,6 +78,7 @@ class Shelf:
         self.asked.clear()
         self.vain_reads.clear()
         self.told_before.clear()
+        self.told_beside.clear()
 
     def look(self) -> None:
         """See what the release has written, where that can be seen."""

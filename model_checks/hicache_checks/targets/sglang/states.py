@@ -41,6 +41,9 @@ class NoStates:
     def taken(self, request: Settings) -> torch.Tensor | None:
         """The slot of a request, which it has or is given now. Raises NoSlot."""
 
+    def adopt(self, request: Settings) -> None:
+        """The release may have given a request its slot: some keep it with the request's other memory."""
+
     def give_back(self, request: Settings) -> None:
         """A request lets go of its slot."""
 
@@ -57,6 +60,10 @@ class NoStates:
 
     def clear(self) -> None:
         """All slots are free."""
+
+    def has_room(self) -> bool:
+        """Is there a free slot on the host?"""
+        return False
 
     def problems(self, nodes: Sequence[NodeSeen]) -> Iterator[str]:
         """At rest: what is wrong with slots and their bytes, one line each."""
@@ -84,7 +91,8 @@ class States(NoStates):
         pool = self._requests.mamba_pool
         self._allocator = getattr(self._requests, "mamba_allocator", pool)
         self._device: list[torch.Tensor] = [pool.mamba_cache.temporal, *pool.mamba_cache.conv]
-        self._host_pool = rank.cache.mamba_pool_host
+        entries = rank.controller.mem_pool_host.entry_map
+        self._host_pool = next(entry.host_pool for name, entry in entries.items() if name == POOL)
         self._host: list[torch.Tensor] = [self._host_pool.temporal_buffer, *self._host_pool.conv_buffer]
         self._slots = int(self._allocator.available_size())
 
@@ -100,6 +108,11 @@ class States(NoStates):
             request.mamba_pool_idx = slot[0]
         taken: torch.Tensor = request.mamba_pool_idx.unsqueeze(0).clone()
         return taken
+
+    def adopt(self, request: Settings) -> None:
+        """See NoStates."""
+        if request.kv.mamba_pool_idx is not None:
+            request.mamba_pool_idx, request.kv.mamba_pool_idx = request.kv.mamba_pool_idx, None
 
     def give_back(self, request: Settings) -> None:
         """See NoStates."""
@@ -126,6 +139,10 @@ class States(NoStates):
         for part, value in zip(self._on_host(0), before, strict=True):
             part.copy_(value)
         return flat
+
+    def has_room(self) -> bool:
+        """See NoStates."""
+        return int(self._host_pool.available_size()) > 0
 
     def clear(self) -> None:
         """See NoStates."""

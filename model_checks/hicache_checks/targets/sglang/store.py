@@ -68,10 +68,17 @@ class PageStore(HiCacheStorage):
         return PoolTransferResult(hits, {name: count for name, count in found.items() if count})
 
     def batch_get_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[Any, list[bool]]:
+        self._hear(transfers, extra_info)
         return {transfer.name: self._read(transfer) for transfer in transfers}
 
     def batch_set_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[Any, list[bool]]:
+        self._hear(transfers, extra_info)
         return {transfer.name: self._write(transfer) for transfer in transfers}
+
+    def _hear(self, transfers: Sequence[Any], extra_info: Any) -> None:
+        """What comes before the first page that something is read or written beside."""
+        before = tuple(getattr(extra_info, "prefix_keys", None) or ())
+        self.shelf.told_beside.extend((transfer.keys[0], before) for transfer in transfers if transfer.keys)
 
     def _read(self, transfer: Any) -> list[bool]:
         names, slots = _names(transfer), _slots(transfer)

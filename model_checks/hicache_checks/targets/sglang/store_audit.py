@@ -21,6 +21,9 @@ PREFIX_KEYS, ALL_PREFIX_KEYS = "prefix_keys", "all_prefix_keys"
 """Audits that are made when they are asked for: whether a store that is told what comes before a page, is told nothing
 else, and whether it is told all of it."""
 
+PREFIX_KEYS_BESIDE = "prefix_keys_beside"
+"""The same of pages beside which states are read or written: whether the store is told all of it."""
+
 RETRIED = "retried"
 """The same: whether pages that a store refused are stored once it takes them again."""
 VAIN_READS, VAIN_READS_MAX = "vain_reads", 3
@@ -30,7 +33,7 @@ STORED_STATES = "stored_states"
 """The same: whether the store of each rank has the states that its host has. That of a first rank has the pages, where
 these are the same on all."""
 
-AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, RETRIED, VAIN_READS, STORED_STATES)
+AUDITS = (ASKED, PREFIX_KEYS, ALL_PREFIX_KEYS, PREFIX_KEYS_BESIDE, RETRIED, VAIN_READS, STORED_STATES)
 
 
 def problems(rank: Rank) -> Iterator[str]:
@@ -46,7 +49,7 @@ def problems(rank: Rank) -> Iterator[str]:
         known = {name for prompt in rank.prompts for name in rank.keys(prompt)}
         if strange := rank.shelf.asked.keys() - known:
             yield f"P21 {len(strange)} pages are looked up by hashes that belong to no prompt"
-    if rank.audits & {PREFIX_KEYS, ALL_PREFIX_KEYS}:
+    if rank.audits & {PREFIX_KEYS, ALL_PREFIX_KEYS, PREFIX_KEYS_BESIDE}:
         yield from _chains(rank)
     if VAIN_READS in rank.audits:
         yield from _read_in_vain(rank)
@@ -82,13 +85,14 @@ def _chains(rank: Rank) -> Iterator[str]:
     for prompt in rank.prompts:
         names = rank.keys(prompt)
         before.update({name: (list(prompt[: place + 1]), names[:place]) for place, name in enumerate(names)})
-    for key, told in rank.shelf.told_before:
+    beside = rank.shelf.told_beside if PREFIX_KEYS_BESIDE in rank.audits else []
+    for key, told in (*rank.shelf.told_before, *beside):
         if key not in before:
             continue
         page, chain = before[key]
         if list(told) != chain[: len(told)]:
             yield f"P21 the store is told that others come before {page} than do"
-        elif len(told) < len(chain) and ALL_PREFIX_KEYS in rank.audits:
+        elif len(told) < len(chain) and rank.audits & {ALL_PREFIX_KEYS, PREFIX_KEYS_BESIDE}:
             yield f"P21 the store is told {len(told)} of {len(chain)} pages that come before {page}"
 
 

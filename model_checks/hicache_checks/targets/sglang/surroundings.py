@@ -66,6 +66,7 @@ class Surroundings:
             # Contexts come with it, in every release that has them.
             "is_dp_attention_enabled": lambda *_, **__: self.grid.cp > 1,
             "get_parallel": lambda *_, **__: self._parallel(),
+            "mamba_cache_chunk_size": lambda *_, **__: self.settings.page_size,
             "get_native_hash": page_hashes,
             "get_device_module": lambda *_, **__: DEVICE,
             "available_host_memory_bytes": lambda *_, **__: PLENTY,

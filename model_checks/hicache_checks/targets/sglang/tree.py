@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+STATES = "MAMBA"
+"""What UnifiedRadixCache calls its component for states."""
 UNDER_WAY = ("ongoing_prefetch", "ongoing_backup", "ongoing_write_through", "ongoing_load_back")
 """What a cache keeps of what is on its way."""
 
@@ -129,7 +131,7 @@ class UnifiedTreeOf(TreeOf):
 
     def _seen(self, node: Any, prefix: tuple[Any, ...], length: int) -> NodeSeen:
         full = node.component_data[0]
-        return NodeSeen(
+        seen = NodeSeen(
             prefix,
             length,
             _slots(full.value),
@@ -140,6 +142,20 @@ class UnifiedTreeOf(TreeOf):
             node,
             _bytes_behind(full.host_value),
         )
+        state = self._state(node)
+        if state is None:
+            return seen
+        return replace(
+            seen,
+            device_states=_slots(state.value),
+            host_states=_slots(state.host_value),
+            state_refs=state.lock_ref + state.host_lock_ref,
+        )
+
+    def _state(self, node: Any) -> Any:
+        """What a node has of the component for states, if there is one."""
+        kind = next((kind for kind in self.cache.tree_components if kind.name == STATES), None)
+        return None if kind is None else node.component_data[kind]
 
 
 class HiMambaTreeOf(TreeOf):
