@@ -34,17 +34,26 @@ class Beside(Ledger):
             op.clamp(most)
 
     def _can_take(self, op: Operation, pages: int) -> bool:
-        """Whether each pool has, or can make, room for this many pages of the hit. Nothing is evicted yet."""
-        return all(self._has_host_room(pool, op.base_pages, pages, pages) for pool in self.extra.values())
+        """Whether each pool has, or can make, room for this many pages of the hit. Nothing is evicted yet.
 
-    def _has_host_room(self, pool: ExtraPool, start: int, pages: int, slots: int) -> bool:
-        """For `slots` slots beside `pages` pages that are to be had, too."""
-        free, free_pages = pool.host.allocator.available, self.host.allocator.available
+        With sidecars alone the pages may still be shortened (see `_plan_grant`); a window or a state is of no use then.
+        """
+        start, end = op.base_pages, op.base_pages + pages
+        wanted = {name: len(pool.component.needed(start, end)) for name, pool in self.extra.items()}
+        is_whole = any(not pool.component.beside_pages for pool in self.extra.values())
+        return self._have_host_room(wanted) and not (is_whole and pages > self._obtainable_pages())
+
+    def _have_host_room(self, wanted: Mapping[str, int]) -> bool:
+        """Whether each pool has, or can make, room on the host for so many slots, if the pages are to be had that the
+        sidecars among them are beside."""
+        return all(self._has_host_room(self.extra[name], slots) for name, slots in wanted.items())
+
+    def _has_host_room(self, pool: ExtraPool, slots: int) -> bool:
+        free = pool.host.allocator.available
         if pool.component.beside_pages:
             # A page that is evicted takes its sidecar along, so only what is free may differ.
-            return slots <= free or free >= free_pages
-        wanted = len(pool.component.needed(start, start + pages))
-        return pages <= self._obtainable_pages() and wanted <= free + self.tree.evictable_slots(pool.name)
+            return slots <= free or free >= self.host.allocator.available
+        return slots <= free + self.tree.evictable_slots(pool.name)
 
     def _grant_slots(self, op: Operation, pages: int) -> dict[str, dict[int, int]]:
         """What `pages` granted pages need beside them. PoolError: it was to be had, and then was not."""
@@ -103,12 +112,7 @@ class Beside(Ledger):
 
     def _has_room_beside(self, node: Node) -> bool:
         """Whether all pools have room on the host for what is beside this node's pages on the device."""
-        return all(
-            self._has_host_room(pool, 0, len(node), len(node))
-            if pool.component.beside_pages
-            else len(node.slots_of(name, DEVICE)) <= pool.host.allocator.available + self.tree.evictable_slots(name)
-            for name, pool in self.extra.items()
-        )
+        return self._have_host_room({name: len(node.slots_of(name, DEVICE)) for name in self.extra})
 
     def _write_beside(self, node: Node) -> tuple[SlotToStore, ...]:
         """Copy to the host what is beside this node's pages on the device and not on the host, and hold it there.

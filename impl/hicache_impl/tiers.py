@@ -193,9 +193,8 @@ class Tiers(Copies):
         """
         order, missing = self.tree.slot_orders[pool.name, DEVICE], slots
         while missing > 0 and (node := order.oldest()) is not None:
-            if node.host is not None:
-                self._write_late(node)
-            elif self.config.write_policy == "write_back" and self._write_back(node, evicts=False) and node.lock_ref:
+            may_write = node.host is not None or self.config.write_policy == "write_back"
+            if may_write and self._write_back(node, evicts=False) and node.lock_ref:
                 continue
             dropped = self.tree.evict_slots(pool.name, DEVICE, 1)
             pool.device.allocator.free(dropped)
