@@ -165,8 +165,10 @@ WORKLOAD = (
     *(Step("submit", (rid, prompt)) for rid, prompt in zip("abc", PROMPTS, strict=False)),
     *(Step("settle"), Step("turn"), Step("settle"), Step("turn")),
     *(Step("prefill", (PROMPTS[0],)), Step("evict_device", (3,)), Step("submit", ("a", PROMPTS[3]))),
-    *(Step("turn"), Step("abort", ("a",)), Step("fetch", (PROMPTS[1], PROMPTS[3]))),
+    *(Step("settle"), Step("turn"), Step("settle"), Step("abort", ("a",)), Step("fetch", (PROMPTS[1], PROMPTS[3]))),
+    *(Step("settle"), Step("turn"), Step("settle"), Step("turn")),
 )
+"""Everybody has the time that he needs after each call, so that nothing that is compared depends on who is first."""
 
 
 @pytest.mark.heavy
