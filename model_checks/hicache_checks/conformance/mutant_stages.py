@@ -26,9 +26,11 @@ from hicache_checks.reporting import counted
 from hicache_spec import Bounds, BoundSpec, SpecError
 from hicache_spec.designs import DECIDE_AT_DRAIN
 from hicache_spec.observations import EVENTS, TOLD, default_polls, observation, outcome
+from hicache_spec.parts import design_named
 from hicache_spec.watched import watched
 
-SPECIFICATION = ("specification", "liveness")
+CANONICAL = ("specification", "liveness")
+SPECIFICATION = (*CANONICAL, "parts", "parts_liveness")
 IMPLEMENTATION = ("reference", "control", "pools")
 CAUGHT, SURVIVED, APART, BROKEN = "caught", "survived", "does not apply", "error"
 NO_REFINEMENT = "no refinement of decide_at_drain"
@@ -210,7 +212,7 @@ RULES: dict[str, Callable[[Any, Callable[[int], None]], Answer]] = {
 
 def _faulty(mutant: Any) -> BoundSpec:
     bounds: Bounds = mutant.bounds
-    return BoundSpec(DECIDE_AT_DRAIN.variant(mutant.name, "", mutant.replaces), bounds)
+    return BoundSpec(design_named(mutant.design).variant(mutant.name, "", mutant.replaces), bounds)
 
 
 # ---- of an implementation
@@ -276,9 +278,9 @@ def _cell_of(found: Mapping[str, Any]) -> Cell:
 STAGES = {
     stage.name: stage
     for stage in (
-        Stage("exploration", ("specification",), partial(_by_engine, "exploration")),
-        Stage("liveness", ("liveness",), partial(_by_engine, "liveness")),
-        Stage("refinement", SPECIFICATION, partial(_by_engine, "refinement")),
+        Stage("exploration", ("specification", "parts"), partial(_by_engine, "exploration")),
+        Stage("liveness", ("liveness", "parts_liveness"), partial(_by_engine, "liveness")),
+        Stage("refinement", CANONICAL, partial(_by_engine, "refinement")),
         Stage("simulation", IMPLEMENTATION, partial(_by_worker, "mixed")),
         Stage("threads", IMPLEMENTATION, partial(_by_worker, "threads")),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hicache_spec.bounds import SOLO_CHURN, TIMEOUT, Bounds
+from hicache_spec.designs import DECIDE_AT_DRAIN
 from hicache_spec.events import ON_IO_FAILED, ON_QUERY_AGREED, ON_QUERY_ASKED, ON_RECLAIMED, ON_SKIPPED
 from hicache_spec.language import NONE, State, emit, require
 from hicache_spec.pipeline import agreed_hit, decide, find_record, finish, may_answer, may_end
@@ -35,7 +36,7 @@ class LivenessMutant:
     """A fault that only liveness catches: what it replaces, where it is looked for, which property it breaks.
 
     `stem` and `loop` are the lengths, in steps, of the lasso with the shortest stem. No `loop`: the last state is
-    stayed in for ever.
+    stayed in for ever. `design`: in what, if not in the canonical design.
     """
 
     name: str
@@ -44,6 +45,7 @@ class LivenessMutant:
     caught_by: str
     stem: int
     loop: int
+    design: str = DECIDE_AT_DRAIN.name
 
 
 def put_low_answers_back(s: State, op: int) -> None:

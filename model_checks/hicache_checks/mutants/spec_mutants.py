@@ -12,18 +12,25 @@ from typing import Any
 
 from hicache_checks.mutants import faulty_scheduler, faulty_threads
 from hicache_spec.bounds import AGAIN, PRESSURE, SOLO_CHURN, Bounds
+from hicache_spec.designs import DECIDE_AT_DRAIN
 from hicache_spec.designs.decide_at_drain_by_rid import find_record_by_request_id
+
+CANONICAL = DECIDE_AT_DRAIN.name
 
 
 @dataclass(frozen=True)
 class SpecMutant:
-    """A fault: what it replaces, where it is looked for, and the first property that it breaks, in how many steps."""
+    """A fault: what it replaces, where it is looked for, and the first property that it breaks, in how many steps.
+
+    `design`: in what, if not in the canonical design.
+    """
 
     name: str
     replaces: Mapping[str, Callable[..., Any]]
     bounds: Bounds
     caught_by: str
     steps: int
+    design: str = CANONICAL
 
 
 TWO_RANKS = replace(PRESSURE, name="pair_pressure", ranks=2)
