@@ -96,6 +96,7 @@ def test_a_joined_design_holds_and_its_size_is_pinned(design: str, bounds: objec
     assert result.states <= STATES_MAX
 
 
+@pytest.mark.slow  # hicheck verify does it, too
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", list(SIZES))
 def test_a_set_of_configurations_reaches_every_outcome_of_its_part(name: str) -> None:
