@@ -66,7 +66,7 @@ def test_the_main_job(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines[:rows]] == [*PARTS, *NOT_COVERED]
     assert all("not asked for" in line for line in lines[len(PARTS) : rows])
     assert lines[rows].split() == ["property", *(name for name in DESIGNS if name != CANONICAL)]
-    assert "step_drain_decides_its_own_attempt  11 steps " in lines[rows + 1]
+    assert lines[rows + 1].split()[:3] == ["step_drain_decides_its_own_attempt", "11", "steps"]
     assert lines[-1] == "verdict: pass"
     document = json.loads(file.read_text(encoding="utf-8"))
     assert (document["command"], document["verdict"]) == ("verify", "pass")

@@ -16,6 +16,9 @@ from hicache_checks.conformance.replaying import Again, replay_again, sameness
 from hicache_checks.conformance.workers import work
 from hicache_checks.reporting import Outcome, Screen, Verdict, counted, print_rows, print_story, printable
 
+TRY_S = 10.0
+"""With real threads."""
+
 
 @dataclass(frozen=True)
 class ReplayOptions:
@@ -58,7 +61,7 @@ def run(options: ReplayOptions, screen: Screen) -> Outcome:
 
 def _try(target: str, replay: Replay) -> Tried:
     said: list[Mapping[str, Any]] = []
-    job = {"do": "confirm", "target": target, "replays": [replay_file.to_document(replay)]}
+    job = {"do": "confirm", "target": target, "replays": [replay_file.to_document(replay)], "seconds": TRY_S}
     crash = work(job, said.append)
     if crash is not None:
         return Tried(0, None, f"the process {crash.how}")
