@@ -1,139 +1,138 @@
-"""The tables of SPEC.md on a part of the system: what it adds to the canonical design, as the code says it."""
+"""The tables of SPEC.md on a part of the system: what a joined design has, and the one beneath it has not."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import spec_tables
-from hicache_checks.rule_effects import Function, emitted, written
-from hicache_checks.spec_diff import named
+from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
 from hicache_spec import Bounds
+from hicache_spec.bounds import POOL_KIND, WRITE_POLICY, ExtraPool
 from hicache_spec.events import EVENTS
-from hicache_spec.language import Design, EventKind, Field, Part, Rule
-from hicache_spec.rule_source import helper_called, source
-from spec_tables import CANONICAL, NOTHING, Table, code, codes, listed, p_numbers, sentence
+from hicache_spec.language import Design, EventKind, Rule
+from hicache_spec.parts import PARTS, design_named
+from spec_tables import NOTHING, Table, code, codes, emitted_by, listed
+
+Sizes = Mapping[str, tuple[int, int, int]]
+Cells = Mapping[str, Callable[[Bounds], str]]
+
+CAUGHT_ALONE: Mapping[str, Mapping[str, str]] = {
+    "decide_at_drain+control": {"inv_rest_restores_the_pool": "sched_drops_the_released_pages"},
+    "decide_at_drain+copying+control+resetting": {"inv_pages_conserved": "sched_begins_again_without_the_host"},
+    "decide_at_drain+pools": {"inv_rest_restores_every_pool": "io_drops_a_slot"},
+    "decide_at_drain+control+pools+turnover": {
+        "inv_stopped_ranks_hold_the_same_slots": "sched_reclaims_slots_by_its_own_count_before_a_detach",
+        "inv_rest_restores_every_pool": "sched_drops_the_slots_that_are_left",
+    },
+}
+"""Of each design: properties that are never the first to break, each with a mutant that it catches by itself."""
 
 
-def own_rules(part: Part, *kinds: str, beneath: Design = CANONICAL) -> list[Rule]:
-    """The rules of these kinds that a part brings or restates where it is joined, in the order of the text."""
-    known = {r.function for r in beneath.rules()}
-    return [r for r in beneath.joined(part).rules() if r.kind in kinds and r.function not in known]
+def beneath(design: str) -> Design | None:
+    """The design to which the last part of this one is joined; None: it is no joined one."""
+    name = design.rpartition("+")[0]
+    return design_named(name) if name else None
 
 
-def own_variables(part: Part) -> dict[str, Field]:
+def own_rules(design: str, *kinds: str) -> list[Rule]:
+    """The rules of these kinds that a design has and the one beneath it has not, or not in these words."""
+    under = beneath(design)
+    known = set() if under is None else {r.function for r in under.rules()}
+    return [r for kind in kinds for r in design_named(design).rules() if r.kind == kind and r.function not in known]
+
+
+def own(design: str, *kinds: str) -> set[str]:
+    """Their names."""
+    return {r.name for r in own_rules(design, *kinds)}
+
+
+def variables(design: str) -> Table:
     """The state variables that a part brings."""
-    return {n: f for n, f in CANONICAL.joined(part).fields().items() if n not in CANONICAL.fields()}
+    return spec_tables.variables(design_named(design), beneath(design))
 
 
-def actions_of(part: Part) -> list[Rule]:
-    """The actions of the canonical design with the part, those that the part leaves as they are too."""
-    return [r for r in CANONICAL.joined(part).rules() if r.kind == "action"]
+def actions(design: str, with_sections: bool = False) -> Table:
+    """The actions that a part brings or restates."""
+    table = spec_tables.actions(own_rules(design, "action"))
+    return table if with_sections else table.select(("action", "actor", "for each", "what", "fairness"))
 
 
-def reached(function: Function, part: Part, seen: set[Function]) -> Iterator[Function]:
-    """A rule and the helper functions that it reaches where the part is joined, each once."""
-    seen.add(function)
-    yield function
-    for node in ast.walk(source(function)):
-        helper = helper_called(function, CANONICAL.joined(part), node)
-        if helper is not None and helper not in seen and helper.__name__ not in spec_tables.NOT_A_STEP:
-            yield from reached(helper, part, seen)
+def properties(design: str, *kinds: str) -> Table:
+    """The properties of these kinds that a part brings or restates."""
+    first = spec_tables.catches(PART_MUTANTS[design], STARVING_PARTS.get(design, ()), CAUGHT_ALONE.get(design, {}))
+    return spec_tables.properties(own_rules(design, *kinds), first)
 
 
-def variables(part: Part) -> Table:
-    """The state variables of a part, and the actors whose actions write them."""
-    writers: dict[str, list[str]] = {}
-    for rule in actions_of(part):
-        for name in sorted({n for f in reached(rule.function, part, set()) for n in written(f)}):
-            if rule.actor not in writers.setdefault(name, []):
-                writers[name].append(rule.actor)
-    return Table(
-        ("variable", "one for each", "values", "written by"),
-        tuple(
-            (
-                code(name),
-                ", ".join(map(named, f.dims)) or "server",
-                spec_tables.values(f.type),
-                listed(tuple(writers.get(name, ()))),
-            )
-            for name, f in own_variables(part).items()
-        ),
-    )
+def outcomes(design: str) -> Table:
+    """The outcomes that a part brings."""
+    return spec_tables.outcomes(own_rules(design, "sometimes")).select(("outcome", "what happens"))
 
 
-def actions(part: Part) -> Table:
-    """The actions of a part."""
-    return Table(
-        ("action", "actor", "for each", "what", "fairness"),
-        tuple(
-            (code(r.name), r.actor, ", ".join(r.params) or NOTHING, sentence(r), r.fairness or "none")
-            for r in own_rules(part, "action")
-        ),
-    )
-
-
-def replaced(part: Part) -> Table:
-    """What a part replaces of the canonical text, and by what."""
+def replaced(part: str) -> Table:
+    """What a part replaces of other texts, and by what."""
     return Table(
         ("what it replaces", "by"),
-        tuple((code(name), code(function.__name__)) for name, function in part.replaces.items()),
+        tuple((code(name), code(function.__name__)) for name, function in PARTS[part].replaces.items()),
     )
 
 
-def events(part: Part) -> Table:
-    """The events of a part, and the actions that emit them."""
-    kinds = [v for m in part.modules for v in vars(m).values() if isinstance(v, EventKind)]
-    own = {kind.name: kind for kind in kinds if kind.name not in EVENTS}
+def events(design: str) -> Table:
+    """The events of the last part, and the actions that emit them."""
+    modules = PARTS[design.rpartition("+")[2]].modules
+    kinds = {v.name: v for m in modules for v in vars(m).values() if isinstance(v, EventKind) and v.name not in EVENTS}
+    joined = design_named(design)
+    emitted = {r.name: emitted_by(r, joined) for r in spec_tables.rules("action", joined)}
     return Table(
         ("event", "arguments", "emitted by"),
         tuple(
-            (code(name), ", ".join(kind.fields) or NOTHING, codes(_emitters(part, name))) for name, kind in own.items()
+            (code(name), ", ".join(kind.fields) or NOTHING, codes(rule for rule in emitted if name in emitted[rule]))
+            for name, kind in kinds.items()
         ),
     )
 
 
-def _emitters(part: Part, event: str) -> Iterator[str]:
-    for rule in actions_of(part):
-        if any(event in emitted(function) for function in reached(rule.function, part, set())):
-            yield rule.name
+# ---- configurations
 
 
-def properties(part: Part, kind: str, first: Mapping[str, str], beneath: Design = CANONICAL) -> Table:
-    """The properties of a kind that a part brings or restates, each with the first faulty rule that it catches."""
+def configurations(members: Sequence[Bounds], sizes: Sizes, cells: Cells) -> Table:
+    """The configurations of a part, and their pinned sizes; `cells`: what is said of each, by column."""
     return Table(
-        ("property", "section", "P", "what holds", "a fault that it catches"),
+        ("configuration", *cells, "states", "transitions", "depth"),
         tuple(
-            (code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r), code(first[r.name]))
-            for r in own_rules(part, kind, beneath=beneath)
+            (code(b.name), *(said(b) for said in cells.values()), *(f"{n:,}" for n in sizes[b.name])) for b in members
         ),
     )
 
 
-def outcomes(part: Part, beneath: Design = CANONICAL) -> Table:
-    """The outcomes of a part."""
-    own = own_rules(part, "sometimes", beneath=beneath)
-    return Table(("outcome", "what happens"), tuple((code(r.name), sentence(r)) for r in own))
+def may_happen(*switches: str) -> Callable[[Bounds], str]:
+    """Those of the switches that are on."""
+    return lambda b: listed([name for name in switches if getattr(b, name)])
 
 
-def together(tables: Sequence[Table]) -> Table:
-    """The rows of several tables with the same columns."""
-    return Table(tables[0].headers, tuple(row for table in tables for row in table.rows))
+_SIZES: Cells = {
+    "requests x attempts": lambda b: spec_tables.setting(b)[0],
+    "ranks": lambda b: str(b.ranks),
+    "host pages": lambda b: str(b.host_pages),
+    "chains": lambda b: spec_tables.setting(b)[3],
+}
+_SWITCHES = ("aborts", "stops", "churn", "writes", "detaches", "resets")
+CONTROL_CELLS: Cells = {**_SIZES, "may happen": may_happen(*_SWITCHES, "control_fails")}
+POOL_CELLS: Cells = {
+    **_SIZES,
+    "pools": lambda b: "; ".join(_said(pool, b.churn) for pool in b.pools),
+    "policy": lambda b: spec_tables.setting(b)[6],
+    "may happen": may_happen(*_SWITCHES),
+}
+TIER_CELLS: Cells = {
+    **{name: said for name, said in _SIZES.items() if name != "requests x attempts"},
+    "device pages": lambda b: str(b.device_pages),
+    "quota": lambda b: str(b.load_quota),
+    "write policy": lambda b: WRITE_POLICY.members[b.write_policy],
+    "may happen": may_happen("aborts", "churn", "replicated", "put_fails", "forgets"),
+}
 
 
-def configurations(
-    bounds: Sequence[Bounds], switches: Sequence[str], counts: Mapping[str, tuple[int, int, int]]
-) -> Table:
-    """The configurations of a part and their pinned sizes; `switches`: the fields of the bounds that may be on."""
-    return Table(
-        (
-            *("configuration", "requests x attempts", "ranks", "host pages", "chains", "may happen"),
-            *("states", "transitions", "depth"),
-        ),
-        tuple((code(b.name), *_setting(b, switches), *(f"{n:,}" for n in counts[b.name])) for b in bounds),
-    )
-
-
-def _setting(b: Bounds, switches: Sequence[str]) -> tuple[str, ...]:
-    sizes = spec_tables.setting(b)
-    return (*sizes[:4], ", ".join(name for name in switches if getattr(b, name)))
+def _said(pool: ExtraPool, churn: bool) -> str:
+    """The kind of a pool, its slots and, where storage is steady, the depths of each chain that storage has."""
+    kind = f"{POOL_KIND.members[pool.kind]} x {pool.slots}"
+    return kind if churn else f"{kind} ({' / '.join(' '.join(map(str, depths)) for depths in pool.stored)})"

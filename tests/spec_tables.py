@@ -6,21 +6,24 @@ compared; what else a table has, such as a column of reasons, is the author's.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hicache_checks.engine.counterexample import tell
 from hicache_checks.engine.explore import DEADLOCK, STATE_IN_BOUNDS, explore
-from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
-from hicache_checks.rule_effects import Function, calls, emitted, written
+from hicache_checks.mutants.faulty_liveness import LivenessMutant
+from hicache_checks.mutants.spec_mutants import SpecMutant
+from hicache_checks.rule_effects import Function, emitted, written
 from hicache_checks.spec_diff import named
-from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, Design, events, lifecycle, state
+from hicache_spec import BOUNDS, DESIGNS, Bounds, BoundSpec, Design, events, lifecycle
 from hicache_spec.bounds import AGAIN, POLICY
 from hicache_spec.designs import DECIDE_AT_DRAIN, DECIDE_AT_DRAIN_BY_RID
 from hicache_spec.designs.findings import UNREACHED, findings_of
 from hicache_spec.language import Field, Rule, Type
 from hicache_spec.parts import PART_BOUNDS, design_named, design_of
+from hicache_spec.rule_source import helper_called, source
 
 CANONICAL = DECIDE_AT_DRAIN
 SECTION_OF_KIND = {"action": "3.1", "invariant": "4", "step": "5", "sometimes": "6", "live": "7"}
@@ -96,9 +99,9 @@ def fenced(text: str, language: str) -> list[str]:
 # ---- what it should say
 
 
-def rules(kind: str) -> list[Rule]:
-    """The canonical design's rules of a kind, in the order of the text."""
-    return [r for r in CANONICAL.rules() if r.kind == kind]
+def rules(kind: str, design: Design = CANONICAL) -> list[Rule]:
+    """A design's rules of a kind, in the order of the text."""
+    return [r for r in design.rules() if r.kind == kind]
 
 
 def p_numbers(rule: Rule) -> tuple[str, ...]:
@@ -112,26 +115,31 @@ def sentence(rule: Rule) -> str:
     return re.sub(r"^(?:P\d+(?:, )?)+\.\s*", "", rule.title)
 
 
-def actions() -> Table:
-    """§3.1: the actions."""
+def actions(found: Sequence[Rule]) -> Table:
+    """Actions."""
     return Table(
         ("action", "section", "actor", "for each", "what", "fairness"),
         tuple(
             (code(r.name), f"§{r.section}", r.actor, ", ".join(r.params) or NOTHING, sentence(r), r.fairness or "none")
-            for r in rules("action")
+            for r in found
         ),
     )
 
 
-def properties(kind: str, caught_alone: dict[str, str]) -> Table:
-    """§4, §5: invariants or step properties, each with the first faulty rule that it catches."""
-    first = {m.caught_by: m.name for m in reversed(SPEC_MUTANTS)} | caught_alone
+def properties(found: Sequence[Rule], first: Mapping[str, str]) -> Table:
+    """Properties, each with the first faulty rule that it catches."""
     return Table(
         ("property", "section", "P", "what holds", "a fault that it catches"),
-        tuple(
-            (code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r), code(first[r.name])) for r in rules(kind)
-        ),
+        tuple((code(r.name), f"§{r.section}", listed(p_numbers(r)), sentence(r), code(first[r.name])) for r in found),
     )
+
+
+def catches(
+    mutants: Sequence[SpecMutant], starving: Sequence[LivenessMutant], alone: Mapping[str, str]
+) -> dict[str, str]:
+    """For each property the first of these that it catches; `alone`: of those that are never the first to break."""
+    safe = {m.caught_by: m.name for m in reversed(mutants)}
+    return safe | {m.caught_by: m.name for m in reversed(starving)} | dict(alone)
 
 
 def checks() -> Table:
@@ -145,11 +153,11 @@ def checks() -> Table:
     )
 
 
-def outcomes() -> Table:
-    """§6: what must be reachable."""
+def outcomes(found: Sequence[Rule]) -> Table:
+    """What must be reachable."""
     return Table(
         ("outcome", "section", "what happens"),
-        tuple((code(r.name), f"§{r.section}", sentence(r)) for r in rules("sometimes")),
+        tuple((code(r.name), f"§{r.section}", sentence(r)) for r in found),
     )
 
 
@@ -161,25 +169,23 @@ def liveness() -> Table:
     )
 
 
-def variables() -> Table:
-    """§3.0: the state variables, and the actors whose actions write them."""
-    writers: dict[str, list[str]] = {}
-    for rule in rules("action"):
-        for name in sorted(written_by(rule)):
-            writers.setdefault(name, [])
-            if rule.actor not in writers[name]:
-                writers[name].append(rule.actor)
-    fields = [(name, value) for name, value in vars(state.Pipeline).items() if isinstance(value, Field)]
+def variables(design: Design, beneath: Design | None = None) -> Table:
+    """The state variables that a design has and the one beneath it has not, and the actors whose actions write them."""
+    known = {} if beneath is None else beneath.fields()
+    own = {name: f for name, f in design.fields().items() if name not in known}
+    return variable_table(own, values, [(r, written_by(r, design)) for r in rules("action", design)])
+
+
+def variable_table(
+    fields: Mapping[str, Field], said: Callable[[Type], str], written_of: Sequence[tuple[Rule, Collection[str]]]
+) -> Table:
+    """State variables; `said`: their values, in words; `written_of`: what each action writes."""
+    writers = {name: dict.fromkeys(r.actor for r, names in written_of if name in names) for name in fields}
     return Table(
         ("variable", "one for each", "values", "written by"),
         tuple(
-            (
-                code(name),
-                ", ".join(map(named, f.dims)) or "server",
-                values(f.type),
-                listed(tuple(writers.get(name, ()))),
-            )
-            for name, f in fields
+            (code(name), ", ".join(map(named, f.dims)) or "server", said(f.type), listed(tuple(writers[name])))
+            for name, f in fields.items()
         ),
     )
 
@@ -346,20 +352,21 @@ def values(t: Type) -> str:
 # ---- what a rule does
 
 
-def reached(function: Function, seen: set[str]) -> Iterator[Function]:
-    """A rule and the helper functions that it reaches, each once."""
-    seen.add(function.__name__)
+def reached(function: Function, design: Design, seen: set[Function]) -> Iterator[Function]:
+    """A rule and the helper functions that it reaches in a design, each once."""
+    seen.add(function)
     yield function
-    for name, helper in calls(function):
-        if name not in seen | NOT_A_STEP:
-            yield from reached(helper, seen)
+    for node in ast.walk(source(function)):
+        helper = helper_called(function, design, node)
+        if helper is not None and helper not in seen and helper.__name__ not in NOT_A_STEP:
+            yield from reached(helper, design, seen)
 
 
-def written_by(rule: Rule) -> set[str]:
+def written_by(rule: Rule, design: Design = CANONICAL) -> set[str]:
     """The state variables that a rule writes, itself or through helper functions."""
-    return {name for function in reached(rule.function, set()) for name in written(function)}
+    return {name for function in reached(rule.function, design, set()) for name in written(function)}
 
 
-def emitted_by(rule: Rule) -> set[str]:
+def emitted_by(rule: Rule, design: Design = CANONICAL) -> set[str]:
     """The names of the events that a rule emits, itself or through helper functions."""
-    return {name for function in reached(rule.function, set()) for name in emitted(function)}
+    return {name for function in reached(rule.function, design, set()) for name in emitted(function)}

@@ -7,22 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import joined_tables
 import spec_tables
-from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.design_mutants import DESIGN_MUTANTS, STARVING_DESIGNS
 from hicache_checks.mutants.faulty_liveness import LIVENESS_MUTANTS
-from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
 from hicache_checks.mutants.part_mutants import PART_MUTANTS, STARVING_PARTS
-from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS, TURNOVER_MUTANTS
 from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS
 from hicache_spec import BOUNDS, DESIGNS, events, language, lifecycle, state
 from hicache_spec.language import Field
 from hicache_spec.parts import ALL_BOUNDS, OWN_DESIGNS, PART_BOUNDS, PARTS, design_named, design_of
-from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table, p_numbers, sentence
+from spec_tables import CANONICAL, NOTHING, P_NUMBERS, SECTION_OF_KIND, Table
 from test_explore import COUNTS
-from test_parts import CAUGHT_ALONE as CAUGHT_ALONE_OF_PARTS
-from test_parts import SIZES as SIZES_OF_PARTS
 from test_spec_mutants import BASES, CAUGHT_ALONE, CAUGHT_ALONE_OF_DESIGNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,12 +24,6 @@ PAGE = (ROOT / "spec" / "SPEC.md").read_text(encoding="utf-8")
 TABLES = spec_tables.page_tables(PAGE)
 SECTION = r"§([0-9A-Z](?:[0-9.]*[0-9])?)"
 NAMES = r"\b(?:sched|query|io|backup|env|inv|step|live|sometimes)_\w+"
-
-
-COPYING = "decide_at_drain+copying"
-STORING = "decide_at_drain+copying+storing"
-RESETTING = "decide_at_drain+copying+control+resetting"
-STORING_BOUNDS = PART_BOUNDS["copying+storing"]
 
 
 def order_of(section: str) -> tuple[tuple[int, str], ...]:
@@ -56,27 +44,26 @@ def known_sections() -> set[str]:
     return set(spec_tables.headings(PAGE)) | of_rules | {section.rpartition(".")[0] for section in of_rules}
 
 
+def own_rules(design: str, *kinds: str) -> list[language.Rule]:
+    """The rules of these kinds that a design brings or restates."""
+    known = {r.function for r in DESIGNS[BASES[design]].rules()}
+    return [r for kind in kinds for r in spec_tables.rules(kind, DESIGNS[design]) if r.function not in known]
+
+
 def own_properties(design: str) -> Table:
     """§8.9, §8.11: the properties that a design brings or restates, each with the first faulty rule that it catches."""
-    known = {r.function for r in DESIGNS[BASES[design]].rules()}
-    first = {m.caught_by: m.name for m in STARVING_DESIGNS[design]} | CAUGHT_ALONE_OF_DESIGNS[design]
-    first |= {m.caught_by: m.name for m in reversed(DESIGN_MUTANTS[design])}
-    own = [r for kind in ("invariant", "step", "live") for r in DESIGNS[design].rules() if r.kind == kind]
-    return Table(
-        ("property", "section", "P", "what holds", "a fault that it catches"),
-        tuple(
-            (f"`{r.name}`", f"§{r.section}", ", ".join(p_numbers(r)), sentence(r), f"`{first[r.name]}`")
-            for r in own
-            if r.function not in known
-        ),
-    )
+    first = spec_tables.catches(DESIGN_MUTANTS[design], STARVING_DESIGNS[design], CAUGHT_ALONE_OF_DESIGNS[design])
+    return spec_tables.properties(own_rules(design, "invariant", "step", "live"), first)
 
 
 def own_outcomes(design: str) -> Table:
     """§8.9, §8.11: the outcomes that a design brings."""
-    known = {r.name for r in DESIGNS[BASES[design]].rules()}
-    own = [r for r in DESIGNS[design].rules() if r.kind == "sometimes" and r.name not in known]
-    return Table(("outcome", "what happens"), tuple((f"`{r.name}`", sentence(r)) for r in own))
+    return spec_tables.outcomes(own_rules(design, "sometimes")).select(("outcome", "what happens"))
+
+
+def canonical_properties(kind: str) -> Table:
+    """§4, §5: invariants or step properties, each with the first faulty rule that it catches."""
+    return spec_tables.properties(spec_tables.rules(kind), spec_tables.catches(SPEC_MUTANTS, (), CAUGHT_ALONE))
 
 
 def assert_stands(section: str, expected: Table) -> None:
@@ -94,14 +81,14 @@ def assert_stands(section: str, expected: Table) -> None:
     [
         ("1.3", lambda: spec_tables.configurations(COUNTS)),
         ("2", spec_tables.life_cycle),
-        ("3.0", spec_tables.variables),
-        ("3.1", spec_tables.actions),
+        ("3.0", lambda: spec_tables.variables(CANONICAL)),
+        ("3.1", lambda: spec_tables.actions(spec_tables.rules("action"))),
         ("3.14", spec_tables.vocabulary),
         ("3.15", spec_tables.log),
-        ("4", lambda: spec_tables.properties("invariant", CAUGHT_ALONE)),
+        ("4", lambda: canonical_properties("invariant")),
         ("4", spec_tables.checks),
-        ("5", lambda: spec_tables.properties("step", CAUGHT_ALONE)),
-        ("6", spec_tables.outcomes),
+        ("5", lambda: canonical_properties("step")),
+        ("6", lambda: spec_tables.outcomes(spec_tables.rules("sometimes"))),
         ("7", spec_tables.liveness),
         ("8", spec_tables.designs),
         ("8.2", spec_tables.counterexample),
@@ -118,23 +105,6 @@ def assert_stands(section: str, expected: Table) -> None:
         ("8.11", lambda: own_outcomes("attempts")),
         ("8.12", lambda: spec_tables.findings("attempts_by_handle")),
         ("9", spec_tables.implemented),
-        ("10.1", lambda: joined_tables.part_variables(COPYING)),
-        ("10.2", lambda: joined_tables.part_actions(COPYING)),
-        ("10.7", lambda: joined_tables.part_properties(COPYING, CAUGHT_ALONE_OF_PARTS[COPYING])),
-        ("10.8", lambda: joined_tables.part_outcomes(COPYING)),
-        ("10.8", lambda: joined_tables.part_configurations(PART_BOUNDS["copying"], SIZES_OF_PARTS["copying"])),
-        ("10.11", lambda: joined_tables.part_properties(RESETTING, CAUGHT_ALONE_OF_PARTS[RESETTING])),
-        ("10.11", lambda: joined_tables.part_outcomes(RESETTING)),
-        ("11.1", lambda: joined_tables.part_variables(STORING)),
-        ("11.2", lambda: joined_tables.part_actions(STORING)),
-        ("11.6", lambda: joined_tables.part_properties(STORING, CAUGHT_ALONE_OF_PARTS[STORING])),
-        ("11.7", lambda: joined_tables.part_outcomes(STORING)),
-        (
-            "11.7",
-            lambda: joined_tables.part_configurations(
-                PART_BOUNDS["copying+storing"], SIZES_OF_PARTS["copying+storing"]
-            ),
-        ),
     ],
     ids=lambda value: f"section {value}" if isinstance(value, str) else "",
 )
@@ -149,13 +119,14 @@ def test_a_table_says_what_the_code_says(section: str, expected: object) -> None
 
 
 def test_the_expected_tables_leave_nothing_out() -> None:
-    kinds = {"action": spec_tables.actions(), "sometimes": spec_tables.outcomes(), "live": spec_tables.liveness()}
-    kinds |= {kind: spec_tables.properties(kind, CAUGHT_ALONE) for kind in ("invariant", "step")}
+    kinds = {"action": spec_tables.actions(spec_tables.rules("action")), "live": spec_tables.liveness()}
+    kinds |= {"sometimes": spec_tables.outcomes(spec_tables.rules("sometimes"))}
+    kinds |= {kind: canonical_properties(kind) for kind in ("invariant", "step")}
     for kind, table in kinds.items():
         assert [row[0] for row in table.rows] == [f"`{r.name}`" for r in CANONICAL.rules() if r.kind == kind]
-    fields = [name for name, value in vars(state.Pipeline).items() if isinstance(value, Field)]
-    assert [row[0] for row in spec_tables.variables().rows] == [f"`{name}`" for name in fields]
-    assert all(row[-1] != NOTHING for row in spec_tables.variables().rows), "a variable that no action writes"
+    variables = spec_tables.variables(CANONICAL).rows
+    assert [row[0] for row in variables] == [f"`{n}`" for n, f in vars(state.Pipeline).items() if isinstance(f, Field)]
+    assert all(row[-1] != NOTHING for row in variables), "a variable that no action writes"
     assert [row[0] for row in spec_tables.vocabulary().rows] == [f"`{name}`" for name in events.EVENTS]
     assert [row[0] for row in spec_tables.designs().rows] == [f"`{name}`" for name in DESIGNS]
     assert {row[0] for row in spec_tables.configurations(COUNTS).rows} == {f"`{name}`" for name in COUNTS}
@@ -225,9 +196,7 @@ def test_a_name_on_the_page_exists() -> None:
     designs = (*DESIGNS.values(), *(design_named(design_of(name)) for name in PART_BOUNDS))
     known = {r.name for d in designs for r in d.rules()} | {m.name for m in SPEC_MUTANTS}
     known |= {function.__name__ for part in PARTS.values() for function in part.replaces.values()}
-    known |= {m.name for m in (*CONTROL_MUTANTS, *STARVING_CONTROL, *POOL_MUTANTS, *STARVING_POOLS, *TURNOVER_MUTANTS)}
     known |= events.EVENTS.keys() | {m.name for m in LIVENESS_MUTANTS}
-    known |= {m.name for m in (*GROUP_MUTANTS, *STARVING_GROUPS)}
     known |= {
         m.name
         for registry in (DESIGN_MUTANTS, STARVING_DESIGNS, PART_MUTANTS, STARVING_PARTS)

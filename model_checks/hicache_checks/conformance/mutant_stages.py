@@ -26,7 +26,7 @@ from hicache_checks.reporting import counted
 from hicache_spec import Bounds, BoundSpec, SpecError
 from hicache_spec.designs import DECIDE_AT_DRAIN
 from hicache_spec.observations import EVENTS, TOLD, default_polls, observation, outcome
-from hicache_spec.parts import design_named
+from hicache_spec.parts import OWN_DESIGNS, design_named
 from hicache_spec.watched import watched
 
 CANONICAL = ("specification", "liveness")
@@ -65,6 +65,7 @@ MUTANTS_A_WORKER = 8
 STATES_MAX = 200_000
 PAIRS_MAX = 400_000
 OBJECTS = EngineOptions(engine="object")
+ARRAYS = EngineOptions(engine="array")
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,9 @@ Answer = tuple[str, int, str]
 
 
 def _explored(mutant: Any, note: Callable[[int], None]) -> Answer:
-    violation = explore(_faulty(mutant), OBJECTS, lambda progress: note(progress.states)).violation
+    # Some faults of designs of their own take from an empty queue, which the plain engine refuses.
+    how = ARRAYS if mutant.design in OWN_DESIGNS else OBJECTS
+    violation = explore(_faulty(mutant), how, lambda progress: note(progress.states)).violation
     return ("", 0, "step") if violation is None else (violation.property, len(violation.run), "step")
 
 

@@ -254,13 +254,13 @@ COPYING_MUTANTS = (
     ),
 )
 
-COPYING_STARVING = (
+STARVING_COPYING = (
     LivenessMutant(
         "sched_puts_split_copies_back",
         {"sched_take_copy": faulty.put_split_copies_back},
         COPY_ALONE,
         "live_copies_are_taken",
-        6,
+        3,
         1,
     ),
     LivenessMutant(

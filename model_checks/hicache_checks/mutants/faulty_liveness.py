@@ -13,6 +13,7 @@ from hicache_spec.bounds import SOLO_CHURN, TIMEOUT, Bounds
 from hicache_spec.designs import DECIDE_AT_DRAIN
 from hicache_spec.events import ON_IO_FAILED, ON_QUERY_AGREED, ON_QUERY_ASKED, ON_RECLAIMED, ON_SKIPPED
 from hicache_spec.language import NONE, State, emit, require
+from hicache_spec.parts.grid import Grid
 from hicache_spec.pipeline import agreed_hit, decide, find_record, finish, may_answer, may_end
 from hicache_spec.state import (
     AGREED,
@@ -41,7 +42,7 @@ class LivenessMutant:
 
     name: str
     replaces: Mapping[str, Callable[..., Any]]
-    bounds: Bounds
+    bounds: Bounds | Grid
     caught_by: str
     stem: int
     loop: int

@@ -14,6 +14,7 @@ from hicache_checks.mutants import faulty_scheduler, faulty_threads
 from hicache_spec.bounds import AGAIN, PRESSURE, SOLO_CHURN, Bounds
 from hicache_spec.designs import DECIDE_AT_DRAIN
 from hicache_spec.designs.decide_at_drain_by_rid import find_record_by_request_id
+from hicache_spec.parts.grid import Grid
 
 CANONICAL = DECIDE_AT_DRAIN.name
 
@@ -27,7 +28,7 @@ class SpecMutant:
 
     name: str
     replaces: Mapping[str, Callable[..., Any]]
-    bounds: Bounds
+    bounds: Bounds | Grid
     caught_by: str
     steps: int
     design: str = CANONICAL

@@ -169,7 +169,7 @@ STORING_MUTANTS = (
     ),
 )
 
-STORING_STARVING = (
+STARVING_STORING = (
     LivenessMutant(
         "backup_waits_for_the_parent",
         {"backup_stop_job": faulty.wait_for_the_parent},
