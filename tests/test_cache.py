@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from cache_scenario import Scenario, tokens
-
-
-@pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])
-def scenario(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scenario]]:
-    """Makes scenarios and audits each at the end."""
-    made: list[Scenario] = []
-
-    def make(**config: Any) -> Scenario:
-        made.append(Scenario(ranks=request.param, **config))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.finish()
 
 
 class TestDrain:
