@@ -56,7 +56,7 @@ def query_forgets_the_namespace(s: Scenario) -> None:
     names = [storage_key(page_hash, 0, 1) for page_hash in hashes]
     config = s.reference.config
     pages = [page_content(page_hash, 0, config.layers, config.layer_bytes) for page_hash in hashes]
-    s.reference.faults[0].inner.put(names, pages)
+    s.reference.faults[0].inner.put_from(names, pages)
     s.submit("a", tokens(1, 2), stored=0)
     s.turn()
     s.poll("a")

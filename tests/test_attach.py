@@ -315,9 +315,9 @@ class TestReset:
         """Each of many pages takes a while, but less than the time in which something must happen."""
 
         class Slow(MemoryStorage):
-            def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+            def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
                 time.sleep(0.1)
-                return super().put(keys, pages)
+                return super().put_from(keys, pages)
 
         s = Scenario(Slow(), ranks=1, host_pages=20, device_pages=40)
         for name in range(12):

@@ -121,16 +121,16 @@ def test_a_stalled_call_goes_on_in_time() -> None:
 
 def test_a_late_write_hits_who_has_the_memory_then() -> None:
     store = FaultyStorage(MemoryStorage())
-    store.put([A, B], [PAGE, PAGE])
+    store.put_from([A, B], [PAGE, PAGE])
     memory, elsewhere = torch.zeros_like(PAGE), torch.zeros_like(PAGE)
     store.late_write(times=1)
-    assert store.get([A], [memory]) == [False]
+    assert store.get_into([A], [memory]) == [False]
     store.heal()
-    assert store.get([B], [elsewhere]) == [True]
+    assert store.get_into([B], [elsewhere]) == [True]
     assert torch.equal(elsewhere, PAGE)
-    assert store.get([B], [memory]) == [True]
+    assert store.get_into([B], [memory]) == [True]
     assert not torch.equal(memory, PAGE)
-    assert store.get([B], [memory]) == [True]
+    assert store.get_into([B], [memory]) == [True]
     assert torch.equal(memory, PAGE)
 
 

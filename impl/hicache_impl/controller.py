@@ -376,7 +376,7 @@ class Controller:
 
     def _get(self, key: str, into: torch.Tensor) -> str | None:
         try:
-            return None if _is_yes(self.storage.get([key], [into])) else "miss"
+            return None if _is_yes(self.storage.get_into([key], [into])) else "miss"
         except Exception:
             self.storage_errors["get"] += 1
             return "raised"
@@ -434,7 +434,7 @@ class Controller:
         if not keys:
             return 0
         try:
-            taken = self.storage.put(keys, pages)
+            taken = self.storage.put_from(keys, pages)
             if len(taken) != len(pages):
                 raise ValueError(f"a store gave {len(taken)} answers for {len(pages)} pages")
         except Exception:

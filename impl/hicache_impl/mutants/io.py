@@ -81,7 +81,7 @@ class DiesOfARaisingStore(Controller):
     """P31. `get` is not guarded (sglang <= 0.5.21)."""
 
     def _fill_page(self, page_hash: bytes, host_page: int) -> str | None:
-        answers = self.storage.get(self._keys([page_hash]), [self.host.view(host_page)])
+        answers = self.storage.get_into(self._keys([page_hash]), [self.host.view(host_page)])
         return None if answers == [True] else "miss"
 
 
