@@ -26,7 +26,7 @@ from hicache_impl.storage.pages import Run
 
 SMALL_BYTES = 1 << 20
 _IN_ONE_PROCESS = "the pages are in the memory of one process"
-_OURS = "it is our own code in our own process: nothing of it comes from outside"
+OURS = "it is our own code in our own process: nothing of it comes from outside"
 
 
 def page_name(*, rank: int, ranks: int, **parts: str) -> str:
@@ -57,7 +57,7 @@ class MemoryPlace(_Place):
         "put_foreign": "nothing else can lie in a dictionary of its own",
         "open_small": "what is full is the machine: the process would end",
         "server": "there is no server",
-        "misbehave": _OURS,
+        "misbehave": OURS,
     }
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class MemoryPlace(_Place):
     def damage(self, key: str, how: str) -> None:
         """A byte in the middle, the second half, or one byte more."""
         header, payload = self._checking._pages[key]
-        record = _damaged(header + payload.tobytes(), how)
+        record = damaged(header + payload.tobytes(), how)
         self._checking._pages[key] = record[:HEADER_BYTES], np.frombuffer(record[HEADER_BYTES:], np.uint8)
 
     def misname(self, key: str, other: str) -> None:
@@ -87,13 +87,13 @@ class FilePlace(_Place):
     durable = True
     lacks: ClassVar[dict[str, str]] = {
         "server": "there is no server: the file system is part of the kernel",
-        "misbehave": _OURS,
+        "misbehave": OURS,
     }
 
     @property
     def elsewhere(self) -> str:
         """Code that opens the store in another process."""
-        return _opening(f"file:{self._pages}")
+        return opening(f"file:{self._pages}")
 
     @property
     def _pages(self) -> Path:
@@ -106,7 +106,7 @@ class FilePlace(_Place):
     def damage(self, key: str, how: str) -> None:
         """A byte in the middle, the second half, or one byte more."""
         path = FileStorage(self._pages).path(key)
-        path.write_bytes(_damaged(path.read_bytes(), how))
+        path.write_bytes(damaged(path.read_bytes(), how))
 
     def misname(self, key: str, other: str) -> None:
         """The page of `key` lies under the name of `other`."""
@@ -136,13 +136,13 @@ class LmdbPlace(_Place):
     durable = True
     lacks: ClassVar[dict[str, str]] = {
         "server": "there is no server: the map is part of the process",
-        "misbehave": _OURS,
+        "misbehave": OURS,
     }
 
     @property
     def elsewhere(self) -> str:
         """Code that opens the store in another process."""
-        return _opening(f"lmdb:{self._pages}")
+        return opening(f"lmdb:{self._pages}")
 
     @property
     def _pages(self) -> Path:
@@ -158,7 +158,7 @@ class LmdbPlace(_Place):
 
     def damage(self, key: str, how: str) -> None:
         """A byte in the middle, the second half, or one byte more, of the payload."""
-        self._change(lambda get, put: put(PAYLOADS, key, _damaged(get(PAYLOADS, key), how)))
+        self._change(lambda get, put: put(PAYLOADS, key, damaged(get(PAYLOADS, key), how)))
 
     def misname(self, key: str, other: str) -> None:
         """Payload and header of `key` lie under the name of `other`."""
@@ -202,12 +202,12 @@ class _SmallFiles(FileStorage):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _damaged(record: bytes, how: str) -> bytes:
+def damaged(record: bytes, how: str) -> bytes:
     middle = len(record) // 2
     if how == "flip":
         return record[:middle] + bytes([record[middle] ^ 0x10]) + record[middle + 1 :]
     return record[:middle] if how == "cut" else record + b"\0"
 
 
-def _opening(spec: str) -> str:
+def opening(spec: str) -> str:
     return f"from hicache_impl.storage import open_storage\nstore = open_storage({spec!r})\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -162,7 +163,7 @@ def _identities() -> Iterator[dict[str, object]]:
     for part in PARTS:
         for value in ("", "xx", "X", "x_", "1:x", "x/x", "\u00e9", "0"):
             yield {**plain, part: value}
-    for left, right in zip(PARTS, PARTS[1:], strict=False):
+    for left, right in itertools.pairwise(PARTS):
         yield {**plain, left: "xx", right: ""}
         yield {**plain, left: "", right: "xx"}
     for ranks in (2, 11, 16):

@@ -18,7 +18,7 @@ checks apply.
 | `page_name(**parts)` | the name of a page, from `model, layout, dtype, adapter, salt, rank, ranks` |
 | `elsewhere` | the code of a program that opens one more handle, `store`, in another process |
 | `server` | `stop()`, `go_on()`, `kill()`, `restart()` of whoever holds the pages |
-| `misbehave(how)` | what is wrapped does from now on: `raise`, `hang`, `short`, `nonsense`, `lie`, `late`; None: no more |
+| `misbehave(how)` | what is wrapped does so: `raise`, `hang`, `short`, `nonsense`, `lie`, `late`; None: no more |
 | `lacks` | why there is none of the others: a mapping of feature to reason |
 """
 
