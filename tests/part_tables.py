@@ -128,7 +128,9 @@ TIER_CELLS: Cells = {
     "device pages": lambda b: str(b.device_pages),
     "quota": lambda b: str(b.load_quota),
     "write policy": lambda b: WRITE_POLICY.members[b.write_policy],
-    "may happen": may_happen("aborts", "churn", "replicated", "put_fails", "forgets"),
+    "may happen": may_happen(
+        "aborts", "churn", "replicated", "put_fails", "forgets", "detaches", "resets", "control_fails"
+    ),
 }
 
 

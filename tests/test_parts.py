@@ -26,6 +26,7 @@ from hicache_spec.bounds import AGAIN, LIMITER, SOLO_CHURN
 from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
 from hicache_spec.parts.control import CONTROL_PAIR, CONTROL_SOLO
 from hicache_spec.parts.copying import COPY_SOLO
+from hicache_spec.parts.detaching import DETACH_RANKS, DETACH_SOLO
 from hicache_spec.parts.groups_design import PAIR
 from hicache_spec.parts.pool_bounds import POOL_PAIR, POOL_SIDECARS
 from hicache_spec.parts.resetting import RESET_SOLO
@@ -74,6 +75,12 @@ SIZES = {
         "reset_ranks": (1_010, 3_915, 22),
         "reset_pages": (6_757, 23_661, 25),
     },
+    "copying+storing+control+resetting+detaching": {
+        "detach_solo": (5_955, 19_019, 35),
+        "detach_pages": (10_829, 51_905, 38),
+        "detach_ranks": (28_536, 146_416, 43),
+        "detach_replicated": (13_332, 65_901, 43),
+    },
     "pools": {
         "pool_sidecar": (2_216, 7_908, 28),
         "pool_sidecars": (519, 1_698, 22),
@@ -110,6 +117,7 @@ SMALLEST = {
     "copying+storing": STORE_FORGETS,
     "control": CONTROL_SOLO,
     "copying+control+resetting": RESET_SOLO,
+    "copying+storing+control+resetting+detaching": DETACH_SOLO,
     "pools": POOL_SIDECARS,
     "control+pools+turnover": TURNOVER_SIDECAR,
     "groups": PAIR,
@@ -188,6 +196,7 @@ def test_the_engines_agree_on_the_smallest_configuration(name: str, options: Eng
     [
         ("copying+storing", STORE_SOLO, 9_929),
         ("control", CONTROL_PAIR, 21_454),
+        ("copying+storing+control+resetting+detaching", DETACH_RANKS, 14_620),
         ("pools", POOL_PAIR, 21_701),
         ("control+pools+turnover", TURNOVER_MIXED, 7_213),
     ],
@@ -231,9 +240,16 @@ def test_where_a_part_is_switched_off_the_canonical_design_is_the_same(part: str
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("of", "bounds"), [("control", CONTROL_SOLO), ("pools", POOL_SIDECARS)])
-def test_where_one_of_a_pair_is_switched_off_the_other_is_the_same(of: str, bounds: Bounds) -> None:
-    result = explored("control+pools+turnover", bounds)
+@pytest.mark.parametrize(
+    ("pair", "of", "bounds"),
+    [
+        ("control+pools+turnover", "control", CONTROL_SOLO),
+        ("control+pools+turnover", "pools", POOL_SIDECARS),
+        ("copying+storing+control+resetting+detaching", "copying+storing", STORE_FORGETS),
+    ],
+)
+def test_where_one_of_a_pair_is_switched_off_the_other_is_the_same(pair: str, of: str, bounds: Bounds) -> None:
+    result = explored(pair, bounds)
     assert result.violation is None
     assert (result.states, result.transitions, result.depth) == SIZES[of][bounds.name]
 

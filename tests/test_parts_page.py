@@ -20,6 +20,7 @@ COPYING = "decide_at_drain+copying"
 STORING = "decide_at_drain+copying+storing"
 CONTROL = "decide_at_drain+control"
 RESETTING = "decide_at_drain+copying+control+resetting"
+DETACHING = "decide_at_drain+copying+storing+control+resetting+detaching"
 POOLS = "decide_at_drain+pools"
 TURNOVER = "decide_at_drain+control+pools+turnover"
 OF_GROUPS = ("action", "section", "for each", "what", "fairness")
@@ -44,6 +45,12 @@ def configurations(name: str, cells: Cells) -> Table:
         ("11.6", lambda: part_tables.properties(STORING, "invariant", "step", "live")),
         ("11.7", lambda: part_tables.outcomes(STORING)),
         ("11.7", lambda: configurations("copying+storing", TIER_CELLS)),
+        ("11.10", lambda: part_tables.variables(DETACHING)),
+        ("11.10", lambda: part_tables.actions(DETACHING)),
+        ("11.10", lambda: configurations("copying+storing+control+resetting+detaching", TIER_CELLS)),
+        ("11.10", lambda: part_tables.replaced("detaching")),
+        ("11.10", lambda: part_tables.properties(DETACHING, "invariant", "step", "live")),
+        ("11.10", lambda: part_tables.outcomes(DETACHING)),
         ("12", lambda: configurations("pools", POOL_CELLS)),
         ("12.1", lambda: part_tables.variables(POOLS)),
         ("12.1", lambda: part_tables.replaced("pools")),
@@ -84,7 +91,7 @@ def test_a_table_says_what_the_code_says(section: str, expected: Callable[[], Ta
     assert_stands(section, table)
 
 
-@pytest.mark.parametrize("design", [COPYING, STORING, CONTROL, POOLS])
+@pytest.mark.parametrize("design", [COPYING, STORING, DETACHING, CONTROL, POOLS])
 def test_a_variable_of_a_part_has_a_writer(design: str) -> None:
     assert all(row[-1] != NOTHING for row in part_tables.variables(design).rows)
 

@@ -30,6 +30,7 @@ class Bounds(enum.StrEnum):
     STORING = "copying+storing"
     CONTROL = "control"
     RESETTING = "copying+control+resetting"
+    DETACHING = "copying+storing+control+resetting+detaching"
     POOLS = "pools"
     TURNOVER = "control+pools+turnover"
     GROUPS = "groups"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.copying_mutants import COPYING_MUTANTS, STARVING_COPYING
+from hicache_checks.mutants.detaching_mutants import DETACHING_MUTANTS
 from hicache_checks.mutants.faulty_liveness import LivenessMutant
 from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
 from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS, TURNOVER_MUTANTS
@@ -19,6 +20,7 @@ PART_MUTANTS: Mapping[str, tuple[SpecMutant, ...]] = {
     "decide_at_drain+copying+storing": STORING_MUTANTS,
     "decide_at_drain+control": CONTROL_MUTANTS,
     "decide_at_drain+copying+control+resetting": RESETTING_MUTANTS,
+    "decide_at_drain+copying+storing+control+resetting+detaching": DETACHING_MUTANTS,
     "decide_at_drain+pools": POOL_MUTANTS,
     "decide_at_drain+control+pools+turnover": TURNOVER_MUTANTS,
     "groups": GROUP_MUTANTS,

@@ -11,6 +11,7 @@ from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
 from . import control, pool_bounds, pools, turnover
 from .copying import COPYING, COPYING_BOUNDS
+from .detaching import DETACHING, DETACHING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
 from .resetting import RESETTING, RESETTING_BOUNDS
 from .storing import STORING, STORING_BOUNDS
@@ -22,6 +23,7 @@ PARTS: dict[str, Part] = {
         STORING,
         control.CONTROL,
         RESETTING,
+        DETACHING,
         pools.POOLS,
         turnover.TURNOVER,
     ]
@@ -35,6 +37,7 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     f"{COPYING.name}+{STORING.name}": STORING_BOUNDS,
     control.CONTROL.name: control.BOUNDS,
     f"{COPYING.name}+{control.CONTROL.name}+{RESETTING.name}": RESETTING_BOUNDS,
+    f"{COPYING.name}+{STORING.name}+{control.CONTROL.name}+{RESETTING.name}+{DETACHING.name}": DETACHING_BOUNDS,
     pools.POOLS.name: pool_bounds.BOUNDS,
     f"{control.CONTROL.name}+{pools.POOLS.name}+{turnover.TURNOVER.name}": turnover.BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
