@@ -24,6 +24,7 @@ from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant
 from hicache_spec import Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import AGAIN, LIMITER, SOLO_CHURN
 from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
+from hicache_spec.parts.carrying import CARRY_FETCH_SIDECAR, CARRY_STATE
 from hicache_spec.parts.control import CONTROL_PAIR, CONTROL_SOLO
 from hicache_spec.parts.copying import COPY_SOLO
 from hicache_spec.parts.detaching import DETACH_RANKS, DETACH_SOLO
@@ -98,6 +99,14 @@ SIZES = {
         "turnover_state": (11_607, 35_550, 32),
         "turnover_mixed": (14_060, 40_348, 36),
     },
+    "copying+pools+carrying": {
+        "carry_sidecar": (533, 4_512, 16),
+        "carry_state": (5_008, 44_737, 29),
+        "carry_back": (325, 1_940, 17),
+        "carry_pressure": (544, 3_725, 24),
+        "carry_fetch_sidecar": (757, 3_887, 21),
+        "carry_fetch_state": (1_612, 8_281, 22),
+    },
     "groups": {
         "pair": (5_186, 15_124, 47),
         "pair_two": (169_348, 622_108, 72),
@@ -120,6 +129,7 @@ SMALLEST = {
     "copying+storing+control+resetting+detaching": DETACH_SOLO,
     "pools": POOL_SIDECARS,
     "control+pools+turnover": TURNOVER_SIDECAR,
+    "copying+pools+carrying": CARRY_FETCH_SIDECAR,
     "groups": PAIR,
 }
 LIVE_IN_VERIFY_ALONE = {"copy_fetch_ranks", "store_fetch", "store_fetch_pair"}
@@ -198,6 +208,7 @@ def test_the_engines_agree_on_the_smallest_configuration(name: str, options: Eng
         ("control", CONTROL_PAIR, 21_454),
         ("copying+storing+control+resetting+detaching", DETACH_RANKS, 14_620),
         ("pools", POOL_PAIR, 21_701),
+        ("copying+pools+carrying", CARRY_STATE, 2_950),
         ("control+pools+turnover", TURNOVER_MIXED, 7_213),
     ],
 )
@@ -246,6 +257,7 @@ def test_where_a_part_is_switched_off_the_canonical_design_is_the_same(part: str
         ("control+pools+turnover", "control", CONTROL_SOLO),
         ("control+pools+turnover", "pools", POOL_SIDECARS),
         ("copying+storing+control+resetting+detaching", "copying+storing", STORE_FORGETS),
+        ("copying+pools+carrying", "copying", COPY_SOLO),
     ],
 )
 def test_where_one_of_a_pair_is_switched_off_the_other_is_the_same(pair: str, of: str, bounds: Bounds) -> None:

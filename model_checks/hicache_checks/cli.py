@@ -33,6 +33,7 @@ class Bounds(enum.StrEnum):
     DETACHING = "copying+storing+control+resetting+detaching"
     POOLS = "pools"
     TURNOVER = "control+pools+turnover"
+    CARRYING = "copying+pools+carrying"
     GROUPS = "groups"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hicache_checks.mutants.carrying_mutants import CARRYING_MUTANTS
 from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.copying_mutants import COPYING_MUTANTS, STARVING_COPYING
 from hicache_checks.mutants.detaching_mutants import DETACHING_MUTANTS
@@ -23,6 +24,7 @@ PART_MUTANTS: Mapping[str, tuple[SpecMutant, ...]] = {
     "decide_at_drain+copying+storing+control+resetting+detaching": DETACHING_MUTANTS,
     "decide_at_drain+pools": POOL_MUTANTS,
     "decide_at_drain+control+pools+turnover": TURNOVER_MUTANTS,
+    "decide_at_drain+copying+pools+carrying": CARRYING_MUTANTS,
     "groups": GROUP_MUTANTS,
 }
 

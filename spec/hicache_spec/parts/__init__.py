@@ -10,6 +10,7 @@ from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
 from . import control, pool_bounds, pools, turnover
+from .carrying import CARRYING, CARRYING_BOUNDS
 from .copying import COPYING, COPYING_BOUNDS
 from .detaching import DETACHING, DETACHING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
@@ -26,6 +27,7 @@ PARTS: dict[str, Part] = {
         DETACHING,
         pools.POOLS,
         turnover.TURNOVER,
+        CARRYING,
     ]
 }
 
@@ -40,6 +42,7 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     f"{COPYING.name}+{STORING.name}+{control.CONTROL.name}+{RESETTING.name}+{DETACHING.name}": DETACHING_BOUNDS,
     pools.POOLS.name: pool_bounds.BOUNDS,
     f"{control.CONTROL.name}+{pools.POOLS.name}+{turnover.TURNOVER.name}": turnover.BOUNDS,
+    f"{COPYING.name}+{pools.POOLS.name}+{CARRYING.name}": CARRYING_BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""
