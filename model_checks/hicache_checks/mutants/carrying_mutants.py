@@ -134,6 +134,13 @@ CARRYING_MUTANTS = (
         2,
     ),
     SpecMutant(
+        "sched_loads_without_keeping_the_state",
+        {"keep_state_for_a_reader": faulty.load_without_keeping_the_state},
+        CARRY_STATE,
+        "inv_states_kept_exactly",
+        8,
+    ),
+    SpecMutant(
         "sched_forgets_a_loaded_state",
         {"finish_load": faulty.finish_load_without_states},
         CARRY_STATE,

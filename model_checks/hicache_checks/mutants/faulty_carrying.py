@@ -116,8 +116,14 @@ def spare_what_is_loaded(s: State, pool: int, chain: int, depth: int) -> bool:
     return is_spare(s, pool, chain, depth)
 
 
+def load_without_keeping_the_state(s: State, pool: int, chain: int, depth: int) -> None:
+    """A state that is read on the host is not kept there."""
+
+
 def finish_load_without_states(s: State, x: int) -> None:
     """A load ends with its pages, and the state that it has read is nowhere."""
     for pool in POOLS:
-        s.load_states[pool][x] = False
+        if s.load_states[pool][x]:
+            s.load_states[pool][x] = False
+            s.states_kept[pool][CHAIN_OF[x]][FIRST_OF[x] + s.load_pages[x]] -= 1
     finish_load(s, x)

@@ -12,6 +12,7 @@ from ..language import Design, Part, Rule, SpecError
 from . import control, pool_bounds, pools, turnover
 from .carrying import CARRYING, CARRYING_BOUNDS
 from .copying import COPYING, COPYING_BOUNDS
+from .depositing import DEPOSITING, DEPOSITING_BOUNDS
 from .detaching import DETACHING, DETACHING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
 from .resetting import RESETTING, RESETTING_BOUNDS
@@ -28,6 +29,7 @@ PARTS: dict[str, Part] = {
         pools.POOLS,
         turnover.TURNOVER,
         CARRYING,
+        DEPOSITING,
     ]
 }
 
@@ -43,6 +45,7 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     pools.POOLS.name: pool_bounds.BOUNDS,
     f"{control.CONTROL.name}+{pools.POOLS.name}+{turnover.TURNOVER.name}": turnover.BOUNDS,
     f"{COPYING.name}+{pools.POOLS.name}+{CARRYING.name}": CARRYING_BOUNDS,
+    f"{COPYING.name}+{STORING.name}+{pools.POOLS.name}+{CARRYING.name}+{DEPOSITING.name}": DEPOSITING_BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""

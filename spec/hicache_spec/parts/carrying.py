@@ -16,7 +16,7 @@ CARRYING = Part(
     shape=carrying_rules.WithDeviceAndPools,
     modules=(carrying_rules, carrying_properties),
     replaces={
-        "is_spare": carrying_rules.is_spare_and_not_loaded,
+        "is_spare": carrying_rules.is_spare_and_unread,
         "run": carrying_rules.run_and_leave_states,
         "fits_on_host": carrying_rules.fits_on_host_with_sidecars,
         "begin_copy": carrying_rules.begin_copy_with_slots,

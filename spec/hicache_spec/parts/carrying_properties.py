@@ -7,7 +7,7 @@ from ..events import ON_REVOKED
 from ..language import State, emitted, invariant, sometimes, step_property
 from ..properties import newly, takes_answers
 from ..state import ALLOCATED, CHAINS, DEPTHS, FETCHED, NO_MEMORY, OPS, RANKS, THRESHOLD
-from .carrying_rules import host_pages_of, is_loaded, is_spare_and_not_loaded
+from .carrying_rules import ends_at, host_pages_of, is_spare_and_unread
 from .copying_properties import begins_to_arrive, has_run, leaves_the_host
 from .copying_rules import is_due
 from .copying_state import (
@@ -149,7 +149,7 @@ def step_refusal_is_needed_on_the_host(s: State, t: State) -> bool:
                     KIND[pool] != OPTIONAL_STATE
                     or t.slots[pool][op] > 0
                     or not s.agreed[0][op][pool][t.granted[op]]
-                    or state_room_beside_loads(s, pool) == 0
+                    or state_room_beside_readers(s, pool) == 0
                     for pool in POOLS
                 )
             )
@@ -163,16 +163,16 @@ def longest_grant_on_host(s: State, op: int) -> int:
     longest = 0
     for length in DEPTHS:
         if length <= min(s.hit[0][op], room_in_every_pool(s)) and all(
-            KIND[pool] != STATE or (state_room_beside_loads(s, pool) > 0 and s.agreed[0][op][pool][length])
+            KIND[pool] != STATE or (state_room_beside_readers(s, pool) > 0 and s.agreed[0][op][pool][length])
             for pool in POOLS
         ):
             longest = length
     return longest
 
 
-def state_room_beside_loads(s: State, pool: int) -> int:
+def state_room_beside_readers(s: State, pool: int) -> int:
     """Slots for states that can be had: free, or held by a state that nobody needs."""
-    return s.pool_free[0][pool] + sum(sum(is_spare_and_not_loaded(s, pool, c, d) for d in DEPTHS) for c in CHAINS)
+    return s.pool_free[0][pool] + sum(sum(is_spare_and_unread(s, pool, c, d) for d in DEPTHS) for c in CHAINS)
 
 
 def step_state_comes_with_its_prefix(s: State, t: State) -> bool:
@@ -206,11 +206,7 @@ def step_state_comes_with_its_prefix(s: State, t: State) -> bool:
 def is_brought(s: State, t: State, pool: int, chain: int, depth: int) -> bool:
     """A copy ends that has a state for just this prefix."""
     return any(
-        s.copy_states[pool][x]
-        and t.copy_pages[x] == 0
-        and CHAIN_OF[x] == chain
-        and FIRST_OF[x] + s.copy_pages[x] == depth
-        for x in RANGES
+        s.copy_states[pool][x] and t.copy_pages[x] == 0 and ends_at(x, s.copy_pages[x], chain, depth) for x in RANGES
     )
 
 
@@ -254,6 +250,20 @@ def inv_copied_states_are_on_the_device(s: State) -> bool:
         )
         for pool in POOLS
     )
+
+
+@invariant
+def inv_states_kept_exactly(s: State) -> bool:
+    """§12.8 P14. A state on the host is kept once for each of those who read it."""
+    return all(
+        all(all(s.states_kept[pool][c][d] == state_readers_of(s, pool, c, d) for d in DEPTHS) for c in CHAINS)
+        for pool in POOLS
+    )
+
+
+def state_readers_of(s: State, pool: int, chain: int, depth: int) -> int:
+    """How many read this state: the loads under way."""
+    return sum(s.load_states[pool][x] and ends_at(x, s.load_pages[x], chain, depth) for x in RANGES)
 
 
 @invariant
@@ -307,7 +317,7 @@ def step_copy_carries_its_states(s: State, t: State) -> bool:
 def carries_rightly(t: State, pool: int, x: int) -> bool:
     """The copy has the state, if there is one and a slot can be had."""
     on_device = t.device_states[pool][CHAIN_OF[x]][FIRST_OF[x] + t.copy_pages[x]]
-    return on_device if t.copy_states[pool][x] else not on_device or state_room_beside_loads(t, pool) == 0
+    return on_device if t.copy_states[pool][x] else not on_device or state_room_beside_readers(t, pool) == 0
 
 
 @step_property
@@ -483,10 +493,10 @@ def sometimes_nothing_is_loaded_for_want_of_a_state(s: State, t: State) -> bool:
 
 @sometimes
 def sometimes_a_loaded_state_refuses_its_slot(s: State, t: State) -> bool:
-    """§12.8 A copy leaves its state behind, because the only one in the tree is being loaded."""
+    """§12.8 A copy leaves its state behind while another one is being loaded, which would else make room for it."""
     return any(
         any(begins(s, t, x) and not t.copy_states[pool][x] for x in RANGES)
-        and any(any(is_loaded(t, pool, c, d) for d in DEPTHS) for c in CHAINS)
+        and any(any(t.states_kept[pool][c][d] > 0 for d in DEPTHS) for c in CHAINS)
         for pool in POOLS
     )
 

@@ -21,7 +21,7 @@ from .copying_rules import (
     run,
     take_landed,
 )
-from .copying_state import CHAIN_OF, FIRST_OF, NOWHERE, POSITIONS, RANGES, RANGES_MAX, WithDevice
+from .copying_state import CHAIN_OF, FIRST_OF, NOWHERE, POSITIONS, RANGES, RANGES_MAX, READERS_MAX, WithDevice
 from .pool_scheduler import evict_state, missing_sidecars
 from .pool_state import KIND, POOLS, WithPools, is_spare, missing_slots, state_room
 
@@ -33,6 +33,7 @@ class WithDeviceAndPools(WithPools, WithDevice):
     device_states = field(flag(), POOLS, CHAINS, DEPTHS)  # of a state: the device has the one for this prefix's end
     copy_states = field(flag(), POOLS, RANGES)  # a copy under way has a slot for the state at its end
     load_states = field(flag(), POOLS, RANGES)  # a load under way brings the state at its end
+    states_kept = field(upto(READERS_MAX), POOLS, CHAINS, DEPTHS)  # who reads the state on the host
     # each rank's copy streams
     slots_copied = field(upto(RANGES_MAX), RANKS, POOLS)  # of so many of `copies` the pool's slots have landed
 
@@ -50,14 +51,9 @@ def ends_at(x: int, pages: int, chain: int, depth: int) -> bool:
     return CHAIN_OF[x] == chain and FIRST_OF[x] + pages == depth
 
 
-def is_loaded(s: State, pool: int, chain: int, depth: int) -> bool:
-    """Is a load of this state under way?"""
-    return any(s.load_states[pool][x] and ends_at(x, s.load_pages[x], chain, depth) for x in RANGES)
-
-
-def is_spare_and_not_loaded(s: State, pool: int, chain: int, depth: int) -> bool:
-    """A state that is read does not make room for another."""
-    return is_spare(s, pool, chain, depth) and not is_loaded(s, pool, chain, depth)
+def is_spare_and_unread(s: State, pool: int, chain: int, depth: int) -> bool:
+    """A state that somebody reads does not make room for another."""
+    return is_spare(s, pool, chain, depth) and s.states_kept[pool][chain][depth] == 0
 
 
 # ---- a request runs, and its pages are written
@@ -173,7 +169,13 @@ def begin_load_with_states(s: State, chain: int, depth: int) -> None:
     for pool in POOLS:
         if s.states[pool][chain][depth]:
             s.load_states[pool][chain * LENGTH + s.on_device[chain]] = True
+            keep_state_for_a_reader(s, pool, chain, depth)
     begin_load(s, chain, depth)
+
+
+def keep_state_for_a_reader(s: State, pool: int, chain: int, depth: int) -> None:
+    """Somebody reads this state on the host."""
+    s.states_kept[pool][chain][depth] += 1
 
 
 def finish_load_with_states(s: State, x: int) -> None:
@@ -181,5 +183,6 @@ def finish_load_with_states(s: State, x: int) -> None:
     for pool in POOLS:
         if s.load_states[pool][x]:
             s.load_states[pool][x] = False
+            s.states_kept[pool][CHAIN_OF[x]][FIRST_OF[x] + s.load_pages[x]] -= 1
             s.device_states[pool][CHAIN_OF[x]][FIRST_OF[x] + s.load_pages[x]] = True
     finish_load(s, x)
