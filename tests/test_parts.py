@@ -27,6 +27,7 @@ from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
 from hicache_spec.parts.carrying import CARRY_FETCH_SIDECAR, CARRY_STATE
 from hicache_spec.parts.control import CONTROL_PAIR, CONTROL_SOLO
 from hicache_spec.parts.copying import COPY_SOLO
+from hicache_spec.parts.depositing import DEPOSIT_FETCH, DEPOSIT_SIDECAR
 from hicache_spec.parts.detaching import DETACH_RANKS, DETACH_SOLO
 from hicache_spec.parts.groups_design import PAIR
 from hicache_spec.parts.pool_bounds import POOL_PAIR, POOL_SIDECARS
@@ -107,6 +108,16 @@ SIZES = {
         "carry_fetch_sidecar": (757, 3_887, 21),
         "carry_fetch_state": (1_612, 8_281, 22),
     },
+    "copying+storing+pools+carrying+depositing": {
+        "deposit_ranks": (2_745, 18_179, 24),
+        "deposit_shared": (1_935, 11_507, 25),
+        "deposit_sidecar": (1_255, 8_691, 21),
+        "deposit_state": (2_125, 13_933, 24),
+        "deposit_shards": (59_469, 461_659, 48),
+        "deposit_fetch": (9_135, 44_087, 42),
+        "deposit_fetch_sidecar": (49_848, 361_523, 41),
+        "deposit_forgets": (4_826, 39_996, 23),
+    },
     "groups": {
         "pair": (5_186, 15_124, 47),
         "pair_two": (169_348, 622_108, 72),
@@ -130,6 +141,7 @@ SMALLEST = {
     "pools": POOL_SIDECARS,
     "control+pools+turnover": TURNOVER_SIDECAR,
     "copying+pools+carrying": CARRY_FETCH_SIDECAR,
+    "copying+storing+pools+carrying+depositing": DEPOSIT_SIDECAR,
     "groups": PAIR,
 }
 LIVE_IN_VERIFY_ALONE = {"copy_fetch_ranks", "store_fetch", "store_fetch_pair"}
@@ -209,6 +221,7 @@ def test_the_engines_agree_on_the_smallest_configuration(name: str, options: Eng
         ("copying+storing+control+resetting+detaching", DETACH_RANKS, 14_620),
         ("pools", POOL_PAIR, 21_701),
         ("copying+pools+carrying", CARRY_STATE, 2_950),
+        ("copying+storing+pools+carrying+depositing", DEPOSIT_FETCH, 4_896),
         ("control+pools+turnover", TURNOVER_MIXED, 7_213),
     ],
 )
@@ -258,6 +271,7 @@ def test_where_a_part_is_switched_off_the_canonical_design_is_the_same(part: str
         ("control+pools+turnover", "pools", POOL_SIDECARS),
         ("copying+storing+control+resetting+detaching", "copying+storing", STORE_FORGETS),
         ("copying+pools+carrying", "copying", COPY_SOLO),
+        ("copying+storing+pools+carrying+depositing", "copying+storing", STORE_FORGETS),
     ],
 )
 def test_where_one_of_a_pair_is_switched_off_the_other_is_the_same(pair: str, of: str, bounds: Bounds) -> None:

@@ -24,6 +24,7 @@ DETACHING = "decide_at_drain+copying+storing+control+resetting+detaching"
 POOLS = "decide_at_drain+pools"
 TURNOVER = "decide_at_drain+control+pools+turnover"
 CARRYING = "decide_at_drain+copying+pools+carrying"
+DEPOSITING = "decide_at_drain+copying+storing+pools+carrying+depositing"
 OF_GROUPS = ("action", "section", "for each", "what", "fairness")
 
 
@@ -71,6 +72,12 @@ def configurations(name: str, cells: Cells) -> Table:
         ("12.8", lambda: part_tables.replaced("carrying")),
         ("12.8", lambda: part_tables.properties(CARRYING, "invariant", "step", "live")),
         ("12.8", lambda: part_tables.outcomes(CARRYING)),
+        ("12.9", lambda: part_tables.variables(DEPOSITING)),
+        ("12.9", lambda: part_tables.actions(DEPOSITING)),
+        ("12.9", lambda: configurations("copying+storing+pools+carrying+depositing", TIER_POOL_CELLS)),
+        ("12.9", lambda: part_tables.replaced("depositing")),
+        ("12.9", lambda: part_tables.properties(DEPOSITING, "invariant", "step", "live")),
+        ("12.9", lambda: part_tables.outcomes(DEPOSITING)),
         ("13", lambda: configurations("control", CONTROL_CELLS)),
         ("13.1", lambda: part_tables.variables(CONTROL)),
         ("13.1", lambda: part_tables.replaced("control")),
@@ -98,7 +105,7 @@ def test_a_table_says_what_the_code_says(section: str, expected: Callable[[], Ta
     assert_stands(section, table)
 
 
-@pytest.mark.parametrize("design", [COPYING, STORING, DETACHING, CONTROL, POOLS, CARRYING])
+@pytest.mark.parametrize("design", [COPYING, STORING, DETACHING, CONTROL, POOLS, CARRYING, DEPOSITING])
 def test_a_variable_of_a_part_has_a_writer(design: str) -> None:
     assert all(row[-1] != NOTHING for row in part_tables.variables(design).rows)
 

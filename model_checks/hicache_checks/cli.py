@@ -34,6 +34,7 @@ class Bounds(enum.StrEnum):
     POOLS = "pools"
     TURNOVER = "control+pools+turnover"
     CARRYING = "copying+pools+carrying"
+    DEPOSITING = "copying+storing+pools+carrying+depositing"
     GROUPS = "groups"
 
 

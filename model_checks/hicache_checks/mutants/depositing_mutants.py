@@ -61,9 +61,7 @@ def is_slot_next_on_every_rank(s: State, rank: int, pool: int) -> bool:
 
 def is_slot_next_before_its_page(s: State, rank: int, pool: int) -> bool:
     """What belongs to a page is put in any order with it."""
-    return (
-        POOL_OWNER[pool][rank] == rank and not s.slot_put[rank][pool] and belongs_to_the_next_page(s, rank, pool)
-    )
+    return POOL_OWNER[pool][rank] == rank and not s.slot_put[rank][pool] and belongs_to_the_next_page(s, rank, pool)
 
 
 def every_page_has_a_state(s: State, rank: int, pool: int) -> bool:
@@ -104,69 +102,69 @@ DEPOSITING_MUTANTS = (
         {"queue_job": queue_job_without_keeping_states},
         DEPOSIT_STATE,
         "inv_states_kept_exactly",
-        0,
+        4,
     ),
     SpecMutant(
         "sched_evicts_a_state_that_is_stored",
         {"is_spare": spare_what_is_loaded},
         DEPOSIT_STATE,
         "inv_stored_states_stay_on_the_host",
-        0,
+        5,
     ),
     SpecMutant(
         "backup_passes_the_shards_of_replicated_pages",
         {"has_nothing_to_put": has_no_page_to_put},
         DEPOSIT_RANKS,
         "step_counted_as_stored_was_taken",
-        0,
+        9,
     ),
     SpecMutant(
         "backup_counts_a_refused_sidecar",
         {"backup_fail_slot": count_a_refused_slot},
         DEPOSIT_SIDECAR,
         "step_counted_as_stored_was_taken",
-        0,
+        6,
     ),
     SpecMutant(
         "backup_counts_a_page_without_its_sidecar",
         {"has_put_page": count_the_page_alone},
         DEPOSIT_SIDECAR,
         "inv_known_pages_have_stored_sidecars",
-        0,
+        6,
     ),
     SpecMutant(
         "backup_puts_shared_sidecars_on_every_rank",
         {"is_slot_next": is_slot_next_on_every_rank},
         DEPOSIT_SHARED,
         "inv_each_slot_has_a_writer",
-        0,
+        10,
     ),
     SpecMutant(
         "backup_puts_a_sidecar_before_its_page",
         {"is_slot_next": is_slot_next_before_its_page},
         DEPOSIT_SIDECAR,
         "step_slot_is_stored_after_its_page",
-        0,
+        5,
     ),
     SpecMutant(
         "backup_puts_a_state_for_every_page",
         {"belongs_to_the_next_page": every_page_has_a_state},
         DEPOSIT_STATE,
         "step_slot_is_stored_from_the_host",
-        0,
+        6,
     ),
     SpecMutant(
         "backup_leaves_the_states_of_a_job",
         {"belongs_to_the_next_page": no_page_has_a_state},
         DEPOSIT_STATE,
         "step_whole_job_has_its_states",
-        0,
+        6,
     ),
     SpecMutant(
         "query_finds_states_with_every_page",
         {"can_have": can_have_what_the_pages_have, "can_lack": can_lack_nothing},
         DEPOSIT_FETCH,
         "step_agreed_slots_were_stored",
-        0,
+        14,
     ),
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hicache_checks.mutants.carrying_mutants import CARRYING_MUTANTS
 from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.copying_mutants import COPYING_MUTANTS, STARVING_COPYING
+from hicache_checks.mutants.depositing_mutants import DEPOSITING_MUTANTS
 from hicache_checks.mutants.detaching_mutants import DETACHING_MUTANTS
 from hicache_checks.mutants.faulty_liveness import LivenessMutant
 from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
@@ -25,6 +26,7 @@ PART_MUTANTS: Mapping[str, tuple[SpecMutant, ...]] = {
     "decide_at_drain+pools": POOL_MUTANTS,
     "decide_at_drain+control+pools+turnover": TURNOVER_MUTANTS,
     "decide_at_drain+copying+pools+carrying": CARRYING_MUTANTS,
+    "decide_at_drain+copying+storing+pools+carrying+depositing": DEPOSITING_MUTANTS,
     "groups": GROUP_MUTANTS,
 }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..bounds import WRITE_BACK
 from ..language import Part
-from . import carrying_properties, carrying_rules
+from . import carrying_outcomes, carrying_properties, carrying_rules
 from .copying import COPY_SOLO
 from .pool_bounds import sidecar, state
 
@@ -14,7 +14,7 @@ CARRYING = Part(
     name="carrying",
     summary="what belongs to pages is copied, evicted and loaded with them",
     shape=carrying_rules.WithDeviceAndPools,
-    modules=(carrying_rules, carrying_properties),
+    modules=(carrying_rules, carrying_properties, carrying_outcomes),
     replaces={
         "is_spare": carrying_rules.is_spare_and_unread,
         "run": carrying_rules.run_and_leave_states,

@@ -1,10 +1,10 @@
-"""§12.8 What must hold, and must be reachable, where pages are copied together with what belongs to them."""
+"""§12.8 What must hold where pages are copied together with what belongs to them."""
 
 from __future__ import annotations
 
 from ..bounds import OPTIONAL_STATE, SIDECAR, STATE, WRITE_BACK
 from ..events import ON_REVOKED
-from ..language import State, emitted, invariant, sometimes, step_property
+from ..language import State, emitted, invariant, step_property
 from ..properties import newly, takes_answers
 from ..state import ALLOCATED, CHAINS, DEPTHS, FETCHED, NO_MEMORY, OPS, RANKS, THRESHOLD
 from .carrying_rules import ends_at, host_pages_of, is_spare_and_unread
@@ -14,20 +14,17 @@ from .copying_state import (
     CHAIN_OF,
     FIRST_OF,
     NOWHERE,
-    ON_LOADED,
     POSITIONS,
     RANGES,
-    READABLE,
     WRITE_POLICY_NOW,
     evictable_host_pages,
     is_readable,
-    is_within,
     node_end,
     node_start,
     room_on_host,
 )
 from .pool_properties import belongs, held_slots, inv_rest_restores_every_pool, is_publishable, takes_one
-from .pool_state import KIND, ON_STATE_EVICTED, POOLS, SLOTS, tree_slots
+from .pool_state import KIND, POOLS, SLOTS, tree_slots
 
 # ---- properties of §5, §10 and §12 that count pages or slots, restated
 
@@ -349,162 +346,5 @@ def step_loaded_states_are_on_the_device(s: State, t: State) -> bool:
             or t.device_states[pool][CHAIN_OF[x]][FIRST_OF[x] + s.load_pages[x]]
             for x in RANGES
         )
-        for pool in POOLS
-    )
-
-
-# ---- outcomes
-
-
-def begins(s: State, t: State, x: int) -> bool:
-    """A copy of this range begins."""
-    return s.copy_pages[x] == 0 and t.copy_pages[x] > 0
-
-
-@sometimes
-def sometimes_a_copy_carries_a_state(s: State, t: State) -> bool:
-    """§12.8 A copy ends, and the tree has the state that it has brought."""
-    return any(any(any(is_brought(s, t, pool, c, d) for d in DEPTHS) for c in CHAINS) for pool in POOLS)
-
-
-@sometimes
-def sometimes_a_state_is_left_behind(s: State, t: State) -> bool:
-    """§12.8 A copy begins without the state that the device has, for want of a slot."""
-    return any(
-        any(
-            begins(s, t, x)
-            and t.device_states[pool][CHAIN_OF[x]][FIRST_OF[x] + t.copy_pages[x]]
-            and not t.copy_states[pool][x]
-            for x in RANGES
-        )
-        for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_a_node_has_no_state_to_copy(s: State, t: State) -> bool:
-    """§12.8 A copy begins of a node that a split has made: the device has no state for its end."""
-    return any(
-        any(
-            begins(s, t, x)
-            and KIND[pool] != SIDECAR
-            and not t.device_states[pool][CHAIN_OF[x]][FIRST_OF[x] + t.copy_pages[x]]
-            for x in RANGES
-        )
-        for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_a_node_is_split_under_its_state(s: State, t: State) -> bool:
-    """§12.8 A node is split while it is copied with a state: the state is for the end of the lower half."""
-    return any(
-        any(
-            s.copy_states[pool][x]
-            and any(
-                p > FIRST_OF[x]
-                and is_within(x, s.copy_pages[x], p)
-                and t.cut[CHAIN_OF[x]][p]
-                and not s.cut[CHAIN_OF[x]][p]
-                for p in POSITIONS
-            )
-            for x in RANGES
-        )
-        for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_pages_land_before_their_slots(s: State, t: State) -> bool:
-    """§12.8 The pages of a copy are in place on every rank, and what belongs to them is not."""
-    return all(t.copied[r] > 0 for r in RANKS) and any(
-        any(t.slots_copied[r][pool] == 0 for pool in POOLS) for r in RANKS
-    )
-
-
-@sometimes
-def sometimes_a_sidecar_refuses_a_copy(s: State, t: State) -> bool:
-    """§12.8 A run leaves pages unwritten for which there is room, for want of a sidecar's slots."""
-    return any(
-        any(
-            has_run(s, t, c)
-            and is_due(t, c, p)
-            and p < t.on_device[c]
-            and room_in_every_pool(t) < node_end(t, c, p) - p <= room_on_host(t)
-            for p in POSITIONS
-        )
-        for c in CHAINS
-    )
-
-
-@sometimes
-def sometimes_a_copy_evicts_a_state(s: State, t: State) -> bool:
-    """§12.8 A state leaves the tree for that of a copy, and its page stays."""
-    return any(
-        any(
-            any(
-                emitted(t, ON_STATE_EVICTED, pool=pool, chain=c, depth=d)
-                and len(t.copies) > len(s.copies)
-                and d <= t.resident[c]
-                for d in DEPTHS
-            )
-            for c in CHAINS
-        )
-        for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_an_eviction_is_written_back_with_its_state(s: State, t: State) -> bool:
-    """§12.8 Under write_back, a page leaves the device whose state went to the host with it."""
-    return WRITE_POLICY_NOW == WRITE_BACK and any(
-        any(
-            t.on_device[c] < s.on_device[c]
-            and s.device_states[pool][c][s.on_device[c]]
-            and s.states[pool][c][s.on_device[c]]
-            for c in CHAINS
-        )
-        for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_a_state_is_loaded_back(s: State, t: State) -> bool:
-    """§12.8 A load ends that has brought a state."""
-    return any(emitted(t, ON_LOADED, chain=c) for c in CHAINS) and any(
-        any(s.load_states[pool][x] and not t.load_states[pool][x] for x in RANGES) for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_nothing_is_loaded_for_want_of_a_state(s: State, t: State) -> bool:
-    """§12.8 The host alone has the last page of a chain, and not the state that is required for its end."""
-    return any(
-        any(
-            KIND[pool] == STATE
-            and t.on_device[c] < t.resident[c]
-            and not t.states[pool][c][t.resident[c]]
-            and any(p == t.resident[c] - 1 and t.host[c][p] == READABLE for p in POSITIONS)
-            for c in CHAINS
-        )
-        for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_a_loaded_state_refuses_its_slot(s: State, t: State) -> bool:
-    """§12.8 A copy leaves its state behind while another one is being loaded, which would else make room for it."""
-    return any(
-        any(begins(s, t, x) and not t.copy_states[pool][x] for x in RANGES)
-        and any(any(t.states_kept[pool][c][d] > 0 for d in DEPTHS) for c in CHAINS)
-        for pool in POOLS
-    )
-
-
-@sometimes
-def sometimes_a_copied_state_is_known(s: State, t: State) -> bool:
-    """§12.8 A copy brings a state that the tree has got from storage meanwhile."""
-    return any(
-        any(any(is_brought(s, t, pool, c, d) and s.states[pool][c][d] for d in DEPTHS) for c in CHAINS)
         for pool in POOLS
     )

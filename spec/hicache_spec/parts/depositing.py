@@ -36,6 +36,7 @@ DEPOSIT_SHARED = replace(
 )
 DEPOSIT_SIDECAR = replace(STORE_SOLO, name="deposit_sidecar", ranks=1, pools=(sidecar(2, ()),))
 DEPOSIT_STATE = replace(STORE_SOLO, name="deposit_state", ranks=1, pools=(state(1, ()),))
+DEPOSIT_SHARDS = replace(DEPOSIT_STATE, name="deposit_shards", ranks=2, replicated=True)
 DEPOSIT_FETCH = replace(
     STORE_FETCH, name="deposit_fetch", chain_pages=1, host_pages=1, device_pages=1, load_quota=1, pools=(state(1, ()),)
 )
@@ -45,6 +46,6 @@ DEPOSIT_FETCH_SIDECAR = replace(
 DEPOSIT_FORGETS = replace(DEPOSIT_SIDECAR, name="deposit_forgets", forgets=True)
 
 DEPOSITING_BOUNDS = (
-    *(DEPOSIT_RANKS, DEPOSIT_SHARED, DEPOSIT_SIDECAR, DEPOSIT_STATE),
+    *(DEPOSIT_RANKS, DEPOSIT_SHARED, DEPOSIT_SIDECAR, DEPOSIT_STATE, DEPOSIT_SHARDS),
     *(DEPOSIT_FETCH, DEPOSIT_FETCH_SIDECAR, DEPOSIT_FORGETS),
 )

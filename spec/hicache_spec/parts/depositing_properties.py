@@ -207,6 +207,20 @@ def sometimes_a_rank_stores_what_belongs_to_pages_alone(s: State, t: State) -> b
 
 
 @sometimes
+def sometimes_a_rank_passes_a_page(s: State, t: State) -> bool:
+    """§12.9 A rank that stores states alone goes on, where no state belongs to a page."""
+    return any(
+        OWNER[r] != r
+        and emitted(t, ON_BACKUP_PUT, rank=r)
+        and any(
+            s.backup_queue[r][0] == x and all(KIND[pool] != SIDECAR and not s.job_states[pool][x] for pool in POOLS)
+            for x in RANGES
+        )
+        for r in RANKS
+    )
+
+
+@sometimes
 def sometimes_a_page_is_stored_without_its_sidecar(s: State, t: State) -> bool:
     """§12.9 A job ends on a rank when a page is put, and its sidecar is not: it does not count."""
     return any(
