@@ -20,7 +20,6 @@ CAUGHT_ALONE: Mapping[str, Mapping[str, str]] = {
     "decide_at_drain+control": {"inv_rest_restores_the_pool": "sched_drops_the_released_pages"},
     "decide_at_drain+copying+control+resetting": {"inv_pages_conserved": "sched_begins_again_without_the_host"},
     "decide_at_drain+pools": {"inv_rest_restores_every_pool": "io_drops_a_slot"},
-    "decide_at_drain+copying+pools+carrying": {"inv_rest_restores_every_pool": "sched_keeps_the_slot_of_a_known_state"},
     "decide_at_drain+control+pools+turnover": {
         "inv_stopped_ranks_hold_the_same_slots": "sched_reclaims_slots_by_its_own_count_before_a_detach",
         "inv_rest_restores_every_pool": "sched_drops_the_slots_that_are_left",

@@ -103,7 +103,7 @@ SIZES = {
     "copying+pools+carrying": {
         "carry_sidecar": (533, 4_512, 16),
         "carry_state": (5_008, 44_737, 29),
-        "carry_back": (325, 1_940, 17),
+        "carry_back": (100, 531, 11),
         "carry_pressure": (544, 3_725, 24),
         "carry_fetch_sidecar": (757, 3_887, 21),
         "carry_fetch_state": (1_612, 8_281, 22),

@@ -31,7 +31,6 @@ CARRYING = Part(
         "inv_slots_conserved": carrying_properties.inv_slots_conserved_with_copies,
         "inv_tree_pages_have_their_sidecars": carrying_properties.inv_host_pages_have_their_sidecars,
         "inv_states_end_a_resident_prefix": carrying_properties.inv_states_end_a_host_prefix,
-        "inv_rest_restores_every_pool": carrying_properties.inv_rest_restores_every_pool_with_copies,
         "step_eviction_is_needed": carrying_properties.step_eviction_is_needed_in_some_pool_for_copies,
         "step_copy_is_refused_for_want_of_room": (
             carrying_properties.step_copy_is_refused_for_want_of_room_in_some_pool
@@ -49,7 +48,7 @@ _FETCH = replace(_TWO_PAGES, threshold_pages=1, ranks=1, stored_pages=(2,))
 CARRY_SIDECAR = replace(COPY_SOLO, name="carry_sidecar", pools=(sidecar(2, ()),))
 CARRY_STATE = replace(COPY_SOLO, name="carry_state", pools=(state(2, ()),))
 CARRY_BACK = replace(
-    _TWO_PAGES, name="carry_back", ranks=1, write_policy=WRITE_BACK, pools=(sidecar(2, ()), state(1, ()))
+    _TWO_PAGES, name="carry_back", ranks=1, write_policy=WRITE_BACK, pools=(sidecar(1, ()), state(1, ()))
 )
 CARRY_PRESSURE = replace(
     _TWO_PAGES,

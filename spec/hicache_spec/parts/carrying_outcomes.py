@@ -6,8 +6,7 @@ from ..bounds import SIDECAR, STATE, WRITE_BACK
 from ..language import State, emitted, sometimes
 from ..state import CHAINS, DEPTHS, RANKS
 from .carrying_properties import is_brought, room_in_every_pool
-from .copying_properties import has_run
-from .copying_rules import is_due
+from .copying_properties import is_left_unwritten
 from .copying_state import (
     CHAIN_OF,
     FIRST_OF,
@@ -17,7 +16,6 @@ from .copying_state import (
     READABLE,
     WRITE_POLICY_NOW,
     is_within,
-    node_end,
     room_on_host,
 )
 from .pool_state import KIND, ON_STATE_EVICTED, POOLS
@@ -94,10 +92,7 @@ def sometimes_a_sidecar_refuses_a_copy(s: State, t: State) -> bool:
     """§12.8 A run leaves pages unwritten for which there is room, for want of a sidecar's slots."""
     return any(
         any(
-            has_run(s, t, c)
-            and is_due(t, c, p)
-            and p < t.on_device[c]
-            and room_in_every_pool(t) < node_end(t, c, p) - p <= room_on_host(t)
+            is_left_unwritten(s, t, c, p, room_on_host(t)) and not is_left_unwritten(s, t, c, p, room_in_every_pool(t))
             for p in POSITIONS
         )
         for c in CHAINS

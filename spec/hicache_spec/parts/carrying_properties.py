@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from ..bounds import OPTIONAL_STATE, SIDECAR, STATE, WRITE_BACK
-from ..events import ON_REVOKED
-from ..language import State, emitted, invariant, step_property
+from ..bounds import OPTIONAL_STATE, SIDECAR, STATE
+from ..language import State, invariant, step_property
 from ..properties import newly, takes_answers
-from ..state import ALLOCATED, CHAINS, DEPTHS, FETCHED, NO_MEMORY, OPS, RANKS, THRESHOLD
+from ..state import ALLOCATED, CHAINS, DEPTHS, FETCHED, OPS, RANKS
 from .carrying_rules import ends_at, host_pages_of, is_spare_and_unread
-from .copying_properties import begins_to_arrive, has_run, leaves_the_host
-from .copying_rules import is_due
+from .copying_properties import begins_to_arrive, is_dropped_early, is_left_unwritten, leaves_the_host
 from .copying_state import (
     CHAIN_OF,
     FIRST_OF,
     NOWHERE,
     POSITIONS,
     RANGES,
-    WRITE_POLICY_NOW,
     evictable_host_pages,
-    is_readable,
-    node_end,
-    node_start,
     room_on_host,
 )
-from .pool_properties import belongs, held_slots, inv_rest_restores_every_pool, is_publishable, takes_one
+from .pool_properties import (
+    belongs,
+    held_slots,
+    is_publishable,
+    is_served_short,
+    takes_one,
+)
 from .pool_state import KIND, POOLS, SLOTS, tree_slots
 
 # ---- properties of §5, §10 and §12 that count pages or slots, restated
@@ -67,11 +67,6 @@ def inv_states_end_a_host_prefix(s: State) -> bool:
     )
 
 
-def inv_rest_restores_every_pool_with_copies(s: State) -> bool:
-    """§12.3 P4, P15. At rest, with nothing being copied, every slot of every pool is free or in the tree."""
-    return len(s.copies) > 0 or inv_rest_restores_every_pool(s)
-
-
 def step_eviction_is_needed_in_some_pool_for_copies(s: State, t: State) -> bool:
     """§5.4 P9. A drain evicts exactly the host pages that its grants lack, in the pool that lacks most, a copy those
     that it lacks; no other step evicts."""
@@ -101,33 +96,13 @@ def room_in_every_pool(s: State) -> int:
 
 def step_copy_is_refused_for_want_of_room_in_some_pool(s: State, t: State) -> bool:
     """§10.7 P9, P25. What a run leaves unwritten though the policy asks for it would not have fitted, in some pool."""
-    return WRITE_POLICY_NOW == WRITE_BACK or all(
-        all(
-            not has_run(s, t, c)
-            or not is_due(t, c, p)
-            or p >= t.on_device[c]
-            or node_end(t, c, p) - p > room_in_every_pool(t)
-            for p in POSITIONS
-        )
-        for c in CHAINS
-    )
+    return all(all(not is_left_unwritten(s, t, c, p, room_in_every_pool(t)) for p in POSITIONS) for c in CHAINS)
 
 
 def step_dropped_for_want_of_room_in_some_pool(s: State, t: State) -> bool:
     """§10.7 P9. Under write_back a page leaves the device without a copy only if no copy of its node would have
     fitted, in some pool; it is never let go of while something hangs under it."""
-    return all(
-        t.on_device[c] >= s.on_device[c]
-        or is_readable(s, c, s.on_device[c])
-        or (
-            s.resident[c] == s.on_device[c]
-            and (
-                WRITE_POLICY_NOW != WRITE_BACK
-                or s.on_device[c] - node_start(s, c, s.on_device[c] - 1) > room_in_every_pool(s)
-            )
-        )
-        for c in CHAINS
-    )
+    return all(not is_dropped_early(s, t, c, room_in_every_pool(s)) for c in CHAINS)
 
 
 def step_refusal_is_needed_on_the_host(s: State, t: State) -> bool:
@@ -137,18 +112,15 @@ def step_refusal_is_needed_on_the_host(s: State, t: State) -> bool:
     Judged where one answer is taken: a drain of several is such drains one after another.
     """
     return not takes_one(s, t) or all(
-        (not emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY) or longest_grant_on_host(s, op) < THRESHOLD)
+        not is_served_short(s, t, op, longest_grant_on_host(s, op))
         and (
             not newly(s, t, op, ALLOCATED)
-            or (
-                t.granted[op] >= longest_grant_on_host(s, op)
-                and all(
-                    KIND[pool] != OPTIONAL_STATE
-                    or t.slots[pool][op] > 0
-                    or not s.agreed[0][op][pool][t.granted[op]]
-                    or state_room_beside_readers(s, pool) == 0
-                    for pool in POOLS
-                )
+            or all(
+                KIND[pool] != OPTIONAL_STATE
+                or t.slots[pool][op] > 0
+                or not s.agreed[0][op][pool][t.granted[op]]
+                or state_room_beside_readers(s, pool) == 0
+                for pool in POOLS
             )
         )
         for op in OPS
@@ -267,13 +239,14 @@ def state_readers_of(s: State, pool: int, chain: int, depth: int) -> int:
 def inv_loaded_states_stay_on_the_host(s: State) -> bool:
     """§12.8 P18. As long as a load with a state is under way, the tree has that state."""
     return all(
-        all(
-            not s.load_states[pool][x]
-            or (s.load_pages[x] > 0 and s.states[pool][CHAIN_OF[x]][FIRST_OF[x] + s.load_pages[x]])
-            for x in RANGES
-        )
+        all(not s.load_states[pool][x] or ends_at_a_state(s, pool, x, s.load_pages[x]) for x in RANGES)
         for pool in POOLS
     )
+
+
+def ends_at_a_state(s: State, pool: int, x: int, pages: int) -> bool:
+    """The range is under way, and the tree has the state for its end."""
+    return pages > 0 and s.states[pool][CHAIN_OF[x]][FIRST_OF[x] + pages]
 
 
 @invariant

@@ -6,7 +6,7 @@ from ..bounds import OPTIONAL_STATE, SIDECAR
 from ..language import State, emitted, invariant, sometimes, step_property
 from ..properties import newly
 from ..state import CHAINS, DEPTHS, FETCHED, OPS, QUERIED, RANKS
-from .carrying_properties import state_readers_of
+from .carrying_properties import ends_at_a_state, state_readers_of
 from .carrying_rules import ends_at
 from .copying_state import CHAIN_OF, FIRST_OF, POSITIONS, RANGES, READABLE
 from .depositing_rules import POOL_OWNER, is_slot_stored
@@ -87,12 +87,7 @@ def inv_each_slot_has_a_writer(s: State) -> bool:
 def inv_stored_states_stay_on_the_host(s: State) -> bool:
     """§12.9 P18. As long as a job is under way, the tree has the states that it has captured."""
     return all(
-        all(
-            not s.job_states[pool][x]
-            or (s.job_pages[x] > 0 and s.states[pool][CHAIN_OF[x]][FIRST_OF[x] + s.job_pages[x]])
-            for x in RANGES
-        )
-        for pool in POOLS
+        all(not s.job_states[pool][x] or ends_at_a_state(s, pool, x, s.job_pages[x]) for x in RANGES) for pool in POOLS
     )
 
 

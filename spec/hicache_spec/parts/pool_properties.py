@@ -309,18 +309,21 @@ def step_refusal_is_needed_in_some_pool(s: State, t: State) -> bool:
     Judged where one answer is taken: a drain of several is such drains one after another.
     """
     return not takes_one(s, t) or all(
-        (not emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY) or longest_grant(s, op) < THRESHOLD)
+        not is_served_short(s, t, op, longest_grant(s, op))
         and (
             not newly(s, t, op, ALLOCATED)
-            or (
-                t.granted[op] >= longest_grant(s, op)
-                and all(
-                    KIND[pool] == SIDECAR or t.slots[pool][op] >= wanted_slots(s, op, pool, t.granted[op])
-                    for pool in POOLS
-                )
+            or all(
+                KIND[pool] == SIDECAR or t.slots[pool][op] >= wanted_slots(s, op, pool, t.granted[op]) for pool in POOLS
             )
         )
         for op in OPS
+    )
+
+
+def is_served_short(s: State, t: State, op: int, longest: int) -> bool:
+    """The step refuses memory, or grants less, though this is the longest prefix that can be served."""
+    return (emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY) and longest >= THRESHOLD) or (
+        newly(s, t, op, ALLOCATED) and t.granted[op] < longest
     )
 
 
