@@ -48,7 +48,7 @@ def sometimes_a_state_is_left_behind(s: State, t: State) -> bool:
 
 @sometimes
 def sometimes_a_node_has_no_state_to_copy(s: State, t: State) -> bool:
-    """§12.8 A copy begins of a node that a split has made: the device has no state for its end."""
+    """§12.8 A copy begins of a node for whose end the device has no state, as after a split."""
     return any(
         any(
             begins(s, t, x)

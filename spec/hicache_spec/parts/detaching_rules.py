@@ -26,7 +26,7 @@ from .copying_state import CHAIN_OF, FIRST_OF, POSITIONS, RANGES, READABLE
 from .resetting import WithDeviceAndControl
 from .storing_properties import (
     ends,
-    inv_jobs_are_everywhere,
+    has_every_job,
     is_newly_known,
     step_acknowledged_everywhere,
     step_due_is_queued,
@@ -169,7 +169,7 @@ def env_replace_storage(s: State) -> None:
 def inv_jobs_are_everywhere_until_let_go(s: State) -> bool:
     """§11.6 P2, P7. A job under way is exactly once on every rank that has not let go of its storage: in the queue of
     the thread, or among its acks."""
-    return any(has_let_go(s, r) for r in RANKS) or inv_jobs_are_everywhere(s)
+    return all(has_let_go(s, r) or has_every_job(s, r) for r in RANKS)
 
 
 def step_acknowledged_everywhere_or_let_go(s: State, t: State) -> bool:
@@ -340,8 +340,8 @@ def sometimes_acks_are_left_over(s: State, t: State) -> bool:
 
 
 @sometimes
-def sometimes_attached_storage_lacks_what_was_stored(s: State, t: State) -> bool:
-    """§11.10 Storage is attached that lacks a page of the host, and another one that has it."""
+def sometimes_attached_storage_lacks_a_host_page(s: State, t: State) -> bool:
+    """§11.10 Storage is attached that has on no rank a page which the host has."""
     return emitted(t, ON_ATTACHED) and any(
         any(s.host[c][p] == READABLE and all(not is_stored(s, r, c, p) for r in RANKS) for p in POSITIONS)
         for c in CHAINS
@@ -350,7 +350,7 @@ def sometimes_attached_storage_lacks_what_was_stored(s: State, t: State) -> bool
 
 @sometimes
 def sometimes_a_page_is_stored_again(s: State, t: State) -> bool:
-    """§11.10 A page is put that storage has: the same storage was attached again, and nobody knew."""
+    """§11.10 A page is put that storage has: the same one was attached again, and nobody knows of the page."""
     return any(
         emitted(t, ON_BACKUP_PUT, rank=r)
         and any(
