@@ -140,8 +140,6 @@ TIER_POOL_CELLS: Cells = {**TIER_CELLS, **_POOLS}
 def _said(pool: ExtraPool, churn: bool) -> str:
     """The kind of a pool, its slots and, where storage is steady, the depths of each chain that storage has."""
     kind = f"{POOL_KIND.members[pool.kind]} x {pool.slots}{', replicated' if pool.replicated else ''}"
-    return (
-        kind
-        if churn or not any(pool.stored)
-        else f"{kind} ({' / '.join(' '.join(map(str, depths)) for depths in pool.stored)})"
-    )
+    if churn or not any(pool.stored):
+        return kind
+    return f"{kind} ({' / '.join(' '.join(map(str, depths)) for depths in pool.stored)})"

@@ -229,9 +229,10 @@ def sometimes_a_page_is_stored_without_its_sidecar(s: State, t: State) -> bool:
 def sometimes_a_page_is_put_again_for_its_sidecar(s: State, t: State) -> bool:
     """§12.9 A page is put that storage has, for what belongs to it had been refused."""
     return any(
-        any(
+        t.page_put[r]
+        and not s.page_put[r]
+        and any(
             s.backup_queue[r][0] == x
-            and not s.page_put[r]
             and any(
                 p == FIRST_OF[x] + s.put[r]
                 and s.stored[r][CHAIN_OF[x]][p]
@@ -240,7 +241,6 @@ def sometimes_a_page_is_put_again_for_its_sidecar(s: State, t: State) -> bool:
             )
             for x in RANGES
         )
-        and t.page_put[r]
         for r in RANKS
     )
 
