@@ -12,7 +12,8 @@ import pytest
 from cache_scenario import Scenario, tokens
 from hicache_impl.events import EventLog
 from hicache_impl.gated import GatedRuntime
-from hicache_impl.grid import AXES, Layout, grid_thread_groups
+from hicache_impl.grid import thread_groups
+from hicache_impl.layout import AXES, Layout
 from hicache_impl.ranks import Desync, GroupAborted, Groups
 from hicache_impl.runtime import Stalled
 from hicache_impl.storage import is_key
@@ -29,7 +30,7 @@ class Threads:
     def __init__(self, layout: Layout) -> None:
         self.runtime = GatedRuntime()
         self.logs = [EventLog(rank) for rank in range(layout.world)]
-        self.groups: list[Groups] = grid_thread_groups(layout, self.runtime, self.logs)
+        self.groups: list[Groups] = thread_groups(layout, self.runtime, self.logs)
 
     def run(self, calls: Sequence[Callable[[Groups], Any] | None]) -> list[Any]:
         """The answer or the exception of each rank; None where it still waits, or has nothing to do."""
@@ -203,14 +204,7 @@ def test_numbers_begin_again_in_every_group() -> None:
 # ---- a cache on a grid
 
 
-@pytest.fixture(params=[SQUARE, STAGES, Layout(pp=4), Layout(cp=4)], ids=str)
-def on_a_grid(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """References of four ranks agree as a grid does."""
-    layout: Layout = request.param
-    monkeypatch.setattr(
-        "hicache_impl.adapter.thread_groups", lambda ranks, runtime, logs: grid_thread_groups(layout, runtime, logs)
-    )
-    return layout
+GRIDS = (SQUARE, STAGES, Layout(pp=4), Layout(cp=4))
 
 
 def calls_of(s: Scenario) -> list[list[tuple[Any, ...]]]:
@@ -221,8 +215,9 @@ def calls_of(s: Scenario) -> list[list[tuple[Any, ...]]]:
     ]
 
 
-def test_a_prefetch_on_a_grid(on_a_grid: Layout) -> None:
-    s = Scenario(ranks=4)
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
+def test_a_prefetch_on_a_grid(layout: Layout) -> None:
+    s = Scenario(layout=layout)
     s.submit("a", tokens(1, 6))
     s.submit("b", tokens(2, 2))
     s.turn()
@@ -234,9 +229,10 @@ def test_a_prefetch_on_a_grid(on_a_grid: Layout) -> None:
     assert calls == [calls[0]] * 4
 
 
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
 @pytest.mark.parametrize("rank", range(4))
-def test_one_rank_of_a_grid_decides_for_all(on_a_grid: Layout, rank: int) -> None:
-    s = Scenario(ranks=4, policy="best_effort")
+def test_one_rank_of_a_grid_decides_for_all(layout: Layout, rank: int) -> None:
+    s = Scenario(layout=layout, policy="best_effort")
     name = s.reference.storage_keys(tokens(1, 5), rank)[4]
     s.reference.store(tokens(1, 5))
     s.reference.faults[rank].miss("exists", lambda key: key == name)
@@ -252,9 +248,10 @@ def test_one_rank_of_a_grid_decides_for_all(on_a_grid: Layout, rank: int) -> Non
     s.finish()
 
 
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
 @pytest.mark.parametrize("rank", range(4))
-def test_an_abort_on_a_grid_returns_every_page(on_a_grid: Layout, rank: int) -> None:
-    s = Scenario(ranks=4)
+def test_an_abort_on_a_grid_returns_every_page(layout: Layout, rank: int) -> None:
+    s = Scenario(layout=layout)
     s.runtime.hold("io.page", rank)
     s.submit("a", tokens(1, 4))
     s.turn()
@@ -270,12 +267,9 @@ def test_an_abort_on_a_grid_returns_every_page(on_a_grid: Layout, rank: int) -> 
 
 
 @pytest.fixture
-def two_stages(monkeypatch: pytest.MonkeyPatch) -> Scenario:
+def two_stages() -> Scenario:
     """Two stages of two ranks; the query thread of the last rank holds an agreed hit back."""
-    monkeypatch.setattr(
-        "hicache_impl.adapter.thread_groups", lambda ranks, runtime, logs: grid_thread_groups(STAGES, runtime, logs)
-    )
-    s = Scenario(ranks=4)
+    s = Scenario(layout=STAGES)
     s.runtime.hold("query.agreed", 3)
     s.submit("a", tokens(1, 2))
     s.reference.settle()

@@ -163,7 +163,7 @@ def test_bytes_go_down_to_host_and_come_back() -> None:
     assert not host.data.is_pinned()
     assert device.allocator.alloc(3) == (0, 1, 2)
     assert host.allocator.alloc(3) == (0, 1, 2)
-    contents = [page_content(bytes([i]), 0, 2, 16) for i in range(3)]
+    contents = [page_content(bytes([i]), "0_1", 2, 16) for i in range(3)]
     for page in range(3):
         device.view(page).copy_(contents[page])
     host.store_from(device, [0, 1, 2], [2, 0, 1])

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from hicache_checks import trace_command, workload_command
+from hicache_checks.rank_layout import RankLayout
 from hicache_checks.reporting import InputError, Outcome, Progress, Screen, Verdict
 from hicache_checks.trace_command import TraceOptions
 from hicache_checks.workload_command import WorkloadOptions
@@ -23,7 +24,7 @@ OPTIONS = WorkloadOptions(
     trace=None,
     synthetic=True,
     requests=40,
-    ranks=1,
+    layout=RankLayout(),
     storage="memory",
     policy="wait_complete",
     abort_rate=0.1,
@@ -72,7 +73,9 @@ def assert_nothing_lost(outcome: Outcome) -> None:
 @pytest.mark.parametrize("fault", [None, "delete", "corrupt", "raise"])
 def test_a_store_that_breaks_loses_nothing_and_is_explained(tmp_path: Path, fault: str | None) -> None:
     storage = f"file:{tmp_path / 'pages'}"
-    outcome = workload_command.replay(options(requests=150, ranks=2, storage=storage, fault=fault), silent())
+    outcome = workload_command.replay(
+        options(requests=150, layout=RankLayout(tp=2), storage=storage, fault=fault), silent()
+    )
     assert_nothing_lost(outcome)
     assert outcome.keys["fault"] == fault
     assert outcome.keys["requests"] == 150
@@ -86,7 +89,7 @@ def test_the_real_trace_on_two_gloo_ranks(tmp_path: Path) -> None:
             trace=str(REAL_TRACE),
             synthetic=False,
             requests=2000,
-            ranks=2,
+            layout=RankLayout(tp=2),
             storage=f"file:{tmp_path / 'pages'}",
             abort_rate=0.05,
             stop_rate=0.05,
@@ -116,7 +119,7 @@ def test_an_unknown_runner_is_one_line(target: str) -> None:
 
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_its_logs_are_traces(tmp_path: Path, ranks: int) -> None:
-    given = asdict(options(ranks=ranks))
+    given = asdict(options(layout=RankLayout(tp=ranks)))
     del given["target"]
     report = workload.run({**given, "logs": str(tmp_path)}, lambda line: None)
     outcome = trace_command.run(TraceOptions(report["logs"]), silent())

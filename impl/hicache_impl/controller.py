@@ -20,6 +20,7 @@ import torch
 
 from hicache_impl import events
 from hicache_impl.config import CacheConfig
+from hicache_impl.content import page_keys
 from hicache_impl.events import Log
 from hicache_impl.extra_pools import ExtraPool
 from hicache_impl.host_pool import HostPool
@@ -27,7 +28,7 @@ from hicache_impl.keys import chain_hashes
 from hicache_impl.operation import Operation
 from hicache_impl.ranks import Group
 from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, Waiter
-from hicache_impl.storage import Storage, storage_key
+from hicache_impl.storage import Storage
 from hicache_impl.trees.node import Node
 
 WORKERS = ("query", "io", "backup")
@@ -260,7 +261,7 @@ class Controller:
 
     def _are_stored(self, pool: ExtraPool, hashes: Sequence[bytes]) -> list[bool]:
         """For each page, whether the store says that it has what is beside it in this pool; False if it raises."""
-        keys = [pool.key(page_hash, self.rank, self.config.ranks) for page_hash in hashes]
+        keys = [pool.key(page_hash, self.rank) for page_hash in hashes]
         present: list[bool] = []
         while len(present) < len(keys):
             batch = keys[len(present) : len(present) + self.config.query_batch_pages]
@@ -368,7 +369,7 @@ class Controller:
         return None
 
     def _fill_slot(self, pool: ExtraPool, page_hash: bytes, slot: int) -> str | None:
-        key = pool.key(page_hash, self.rank, self.config.ranks)
+        key = pool.key(page_hash, self.rank)
         return self._get(key, pool.host.view(slot))
 
     def _fill_page(self, page_hash: bytes, host_page: int) -> str | None:
@@ -426,7 +427,7 @@ class Controller:
     def _store_slots(self, job: BackupJob) -> int:
         """Put what is beside the pages, as far as it is this rank's matter; returns how many the store did not take."""
         mine = [one for one in job.slots if self.extra[one.pool].is_stored_by(self.rank)]
-        keys = [self.extra[one.pool].key(one.page_hash, self.rank, self.config.ranks) for one in mine]
+        keys = [self.extra[one.pool].key(one.page_hash, self.rank) for one in mine]
         return self._put(keys, [self.extra[one.pool].host.view(one.slot) for one in mine])
 
     def _put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> int:
@@ -443,7 +444,7 @@ class Controller:
         return len(pages) - sum(map(bool, taken))
 
     def _keys(self, hashes: Sequence[bytes]) -> list[str]:
-        return [storage_key(page_hash, *self.config.part(self.rank)) for page_hash in hashes]
+        return page_keys(self.config, self.rank, hashes)
 
 
 def _is_yes(answers: Sequence[bool]) -> bool:
