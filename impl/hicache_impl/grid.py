@@ -64,7 +64,7 @@ class GridGroup(Group):
 
     def first_min(self, values: Sequence[int]) -> list[int]:
         """The smallest over the ranks of the first stage, which tells the others."""
-        return self._call("min", values, self._meet if self._words is None else self._follow)
+        return self._call("min", values) if self._words is None else self._call("tell", values, self._follow)
 
     def restart(self) -> None:
         """Number the calls from 0 again, in every group."""
@@ -85,7 +85,7 @@ class GridGroup(Group):
     def _follow(self, call: str, values: list[int]) -> list[int]:
         assert self._words is not None
         if self._words.is_first:
-            agreed = _in_turn(self._axes[:-1], call, values)
+            agreed = _in_turn(self._axes[:-1], "min", values)
         else:
             agreed = self._words.receive(self.number, len(values))
         self._words.send(self.number, agreed)
