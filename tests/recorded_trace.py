@@ -10,16 +10,18 @@ from cache_scenario import Scenario, tokens
 from hicache_checks.conformance.monitor import MonitorConfig
 from hicache_checks.conformance.observation import Event, checked
 from hicache_checks.conformance.traces import write_trace
+from hicache_impl.layout import Layout
 
 
 def config_of(ranks: int) -> MonitorConfig:
     return MonitorConfig(ranks=ranks, host_pages=6, threshold_pages=1, limit_pages=99, policy="wait_complete")
 
 
-def recorded(ranks: int = 2) -> list[list[Event]]:
+def recorded(ranks: int = 2, stages: int = 1) -> list[list[Event]]:
     """Pages are fetched, aborted, missed, stopped, written through, evicted and loaded: the logs of all ranks."""
     config = config_of(ranks)
-    scenario = Scenario(ranks=ranks, host_pages=config.host_pages, threshold_pages=1)
+    layout = Layout(tp=ranks // stages, pp=stages)
+    scenario = Scenario(layout=layout, host_pages=config.host_pages, threshold_pages=1)
     reference = scenario.reference
     scenario.fetch("whole", tokens(1, 3))
     scenario.submit("gone", tokens(2, 2))

@@ -22,6 +22,8 @@ SQUARE = Layout(tp=2, cp=2)
 STAGES = Layout(tp=2, pp=2)
 CUBE = Layout(tp=2, cp=2, pp=2)
 LINE = Layout(pp=3)
+STATE = {"name": "state", "kind": "state", "host_slots": 2, "device_slots": 2}
+DRAFT = {"name": "draft", "kind": "sidecar"}
 
 
 class Threads:
@@ -266,6 +268,43 @@ def test_an_abort_on_a_grid_returns_every_page(layout: Layout, rank: int) -> Non
     assert calls == [calls[0]] * 4
 
 
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
+@pytest.mark.parametrize("requests", [1, 6])
+def test_no_call_makes_a_collective_for_each_request(layout: Layout, requests: int) -> None:
+    """What a scheduler's call costs in collectives does not depend on how many requests it is about."""
+    s = Scenario(layout=layout, host_pages=32)
+    rids = [f"r{number}" for number in range(requests)]
+
+    def cost(call: Callable[[], Any]) -> list[str]:
+        before = len(calls_of(s)[0])
+        call()
+        made = [calls[before:] for calls in calls_of(s)]
+        assert made == [made[0]] * len(s.ranks), "every rank makes the same"
+        return [kind for _, kind in made[0]]
+
+    tick = "tell" if layout.pp > 1 else "min"
+    assert cost(lambda: [s.submit(rid, tokens(place, 2)) for place, rid in enumerate(rids)]) == []
+    s.reference.settle()
+    assert cost(s.reference.tick) == [tick], "it grants to all"
+    s.reference.settle()
+    assert cost(lambda: s.reference.poll(rids)) == ["max", "min"], "it publishes all"
+    assert cost(lambda: s.reference.poll(rids)) == ["max"]
+    assert cost(lambda: s.reference.prefill(tokens(0, 2))) == []
+    assert cost(lambda: s.reference.evict_device(2)) == []
+    for place, rid in enumerate(rids):
+        s.submit(rid, tokens(9 + place, 2))
+    assert cost(lambda: [s.reference.stop(rid) for rid in rids]) == []
+    s.reference.settle()
+    assert cost(s.reference.tick) == [tick], "it revokes all"
+    for place, rid in enumerate(rids):
+        s.submit(rid, tokens(20 + place, 2))
+    s.turn()
+    detached = cost(s.reference.detach)
+    assert detached[0] == "barrier", "it aborts all"
+    assert detached.count("barrier") == 1
+    s.reference.close()
+
+
 @pytest.fixture
 def two_stages() -> Scenario:
     """Two stages of two ranks; the query thread of the last rank holds an agreed hit back."""
@@ -285,6 +324,25 @@ def test_a_later_stage_waits_for_its_own_query_thread(two_stages: Scenario) -> N
     assert [len(s.events("allocated", rank=rank)) for rank in s.ranks] == [1, 1, 1, 1]
     s.reference.settle()
     assert s.poll("a") == (True, "fetched", "complete", 2)
+    s.finish()
+
+
+def test_no_stage_waits_for_what_is_not_given_up_there() -> None:
+    """P5. The first stage gives up pages that have landed on the second, which gives them up when all agree."""
+    s = Scenario(layout=Layout(pp=2), tree="hi_mamba", pools=[STATE, DRAFT])
+    s.reference.break_storage(0, "get", "miss")
+    s.submit("a", tokens(1, 4))
+    s.turn()
+    s.turn()
+    caches = s.reference.caches
+    assert [cache.controller.queue_lengths()["release"] for cache in caches] == [4, 0]
+    assert [cache.controller.queue_lengths()["release draft"] for cache in caches] == [4, 0]
+    s.reference.quiesce()
+    assert s.poll("a") == (True, "fetched", "failed_page", 0)
+    s.turn()
+    s.turn()
+    assert s.free() == 8
+    assert [(cache.owed_pages, cache.owed_slots.total()) for cache in caches] == [(0, 0)] * 2
     s.finish()
 
 

@@ -102,6 +102,7 @@ class Beside(Ledger):
 
     def _drain_slots(self, pool: str, slots: Sequence[int]) -> None:
         self.extra[pool].host.allocator.free(slots)
+        self.owed_slots[pool] -= len(slots)
         self.counters.reclaimed_slots += len(slots)
 
     def _move(self, source: TensorPool, source_slots: Sequence[int], target: TensorPool, slots: Sequence[int]) -> None:

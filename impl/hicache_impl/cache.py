@@ -240,6 +240,7 @@ class HiCache(Drain, Tiers):
 
         By the queue and not at once, because this number differs from rank to rank.
         """
+        self._owe(op, agreed)
         self._release_pages(op.host_pages[agreed:counted])
         self._release_slots(op, agreed, counted)
 
@@ -359,8 +360,9 @@ class HiCache(Drain, Tiers):
             stalled = self._why_stalled(timeout_s)
             self.tick()
             lengths = self.controller.queue_lengths()
+            waiting = sum(lengths.values()) - self._kept_back()
             pending, stalled_somewhere = self.groups.sched.all_max(
-                [sum(lengths.values()) + len(self.backups) + self.copies_under_way(), int(stalled is not None)]
+                [waiting + len(self.backups) + self.copies_under_way(), int(stalled is not None)]
             )
             if stalled_somewhere:
                 raise Stalled(f"rank {self.rank}: {stalled or 'a worker of another rank did not come to rest'}")

@@ -58,6 +58,11 @@ class GridGroup(Group):
         self._words = words
 
     @property
+    def tells(self) -> bool:
+        """There are stages."""
+        return self._words is not None
+
+    @property
     def is_told(self) -> bool:
         """In a later stage."""
         return self._words is not None and not self._words.is_first

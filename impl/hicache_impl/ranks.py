@@ -52,6 +52,11 @@ class Group:
         return self._call("max", values)
 
     @property
+    def tells(self) -> bool:
+        """Whether some rank is told what `first_min` says. The same on every rank."""
+        return False
+
+    @property
     def is_told(self) -> bool:
         """Whether others decide what `first_min` says, so that this rank may have less than that."""
         return False
@@ -59,7 +64,8 @@ class Group:
     def first_min(self, values: Sequence[int]) -> list[int]:
         """Element by element, the smallest over the ranks of the first stage, which decide for all; here, of every one.
 
-        A rank that is told may have less than that itself: what was agreed will come to it as well.
+        A rank that is told may have less than that itself. So where the group `tells`, a value may count only what
+        comes to every rank without anybody's doing.
         """
         return self._call("min", values)
 
