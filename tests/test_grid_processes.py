@@ -74,7 +74,8 @@ def serve(layout: Layout, rank: int, store: str, answers: Any) -> None:
     # The last rank lacks the last page.
     for key, held in ((first, 3 if rank < 3 else 2), (second, 3)):
         hashes = chain_hashes(key)[:held]
-        storage.put(page_keys(config, rank, hashes), [page_on_rank(config, rank, page_hash) for page_hash in hashes])
+        pages = [page_on_rank(config, rank, page_hash) for page_hash in hashes]
+        storage.put_from(page_keys(config, rank, hashes), pages)
     assert cache.submit("a", first).op is not None
     assert cache.submit("b", second).op is not None
     cache.tick()

@@ -38,6 +38,8 @@ CAPABILITIES = (
     *("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush", "settle", "threads", "deaths"),
 )
 GATED_CAPABILITIES = ("gates", "clock")
+ONE_BY_ONE = {"read_batch_pages": 1}
+"""If not told otherwise: whoever explores interleavings wants a moment between any two pages."""
 
 
 def _tensor_parallel(ranks: int) -> Layout:
@@ -113,9 +115,11 @@ class Reference:
         with contextlib.suppress(Exception):
             # What went wrong before was reported by the call that met it.
             self.close()
-        self.config = config if isinstance(config, CacheConfig) else self._configured({**self._settings, **config})
-        if self.config.layout.dp > 1:
-            raise ValueError(f"dp must be 1, not {self.config.layout.dp}: replicas are systems of their own")
+        if not isinstance(config, CacheConfig):
+            config = self._configured({**ONE_BY_ONE, **self._settings, **config})
+        if config.layout.dp > 1:
+            raise ValueError(f"dp must be 1, not {config.layout.dp}: replicas are systems of their own")
+        self.config = config
         ranks = self.config.ranks
         self._asked = set()
         stores, self._owned = self._open_stores(ranks)
@@ -358,7 +362,9 @@ class Reference:
                 if store.exists([name]):
                     expected[name] = pool.content(page_hash, cache.rank)
             for name, content in expected.items():
-                if store.get([name], [page := torch.zeros_like(content)]) != [True] or not torch.equal(page, content):
+                if store.get_into([name], [page := torch.zeros_like(content)]) != [True] or not torch.equal(
+                    page, content
+                ):
                     problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
         return problems
 
@@ -389,11 +395,11 @@ class Reference:
         hashes = chain_hashes(self.key(tokens, namespace))
         for rank, faulty in enumerate(self.faults):
             pages = [page_on_rank(self.config, rank, page_hash) for page_hash in hashes]
-            faulty.inner.put(self.storage_keys(tokens, rank, namespace), pages)
+            faulty.inner.put_from(self.storage_keys(tokens, rank, namespace), pages)
             for pool in self.caches[rank].extra.values():
                 beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
                 keys = [pool.key(page_hash, rank) for page_hash in beside]
-                faulty.inner.put(keys, [pool.content(page_hash, rank) for page_hash in beside])
+                faulty.inner.put_from(keys, [pool.content(page_hash, rank) for page_hash in beside])
 
     def _configured(self, fields: dict[str, Any]) -> CacheConfig:
         """The protocol says how many ranks there are; where they are is this system's matter."""

@@ -140,4 +140,4 @@ def _fill(store: MemoryStorage, key: PrefixKey, config: CacheConfig) -> None:
     hashes = chain_hashes(key)
     for rank in range(config.ranks):
         pages = [page_on_rank(config, rank, page_hash) for page_hash in hashes]
-        store.put(page_keys(config, rank, hashes), pages)
+        store.put_from(page_keys(config, rank, hashes), pages)
