@@ -21,7 +21,6 @@ from hicache_impl.extra_pools import ExtraPool, open_pools
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
-from hicache_impl.metrics import STORAGE
 from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
 from hicache_impl.ranks import Groups
 from hicache_impl.runtime import Queue, Runtime, Stalled
@@ -275,8 +274,7 @@ class HiCache(Drain, Tiers):
 
     def _drain_ack(self, ack: BackupAck) -> None:
         super()._drain_ack(ack)
-        if self.telemetry is not None and not ack.failed_pages:
-            self.telemetry.stored(STORAGE, ack.job.hashes, None)
+        self._tell_stored(ack)
 
     # --- the store, at run time ----------------------------------------------------------------------------------
 

@@ -153,6 +153,7 @@ class Drain(Beside):
         self.counters.unstored_pages += ack.failed_pages
         self._unhold(job)
         slots = sum(self.extra[one.pool].is_stored_by(self.rank) for one in job.slots)
-        self.counters.stored_slots += slots - ack.failed_slots
-        self.counters.unstored_slots += ack.failed_slots
+        failed_slots = sum(ack.failed_slots.values())
+        self.counters.stored_slots += slots - failed_slots
+        self.counters.unstored_slots += failed_slots
         self.log.emit(events.STORED, node=job.node.id, pages=len(job.host_pages), failed=ack.failed_pages)

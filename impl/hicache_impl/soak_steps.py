@@ -204,7 +204,14 @@ class Life:
             known = {h for node in cache.tree.nodes() if getattr(node, tier) is not None for h in node.hashes}
             if known != self.place.listener.known[tier]:
                 self.problems.append(f"P29 other pages are told of the {tier} than it has")
+            self._look_beside(tier)
         self._look_at_the_store(chain_hashes(self._draw.choice(self._prompts)))
+
+    def _look_beside(self, tier: str) -> None:
+        for pool in self.cache.extra:
+            there = {node.hashes[place] for node in self.cache.tree.nodes() for place in node.slots_of(pool, tier)}
+            if there != self.place.listener.beside[pool, tier]:
+                self.problems.append(f"P29 other slots of {pool} are told of the {tier} than it has")
 
     def _look_at_the_store(self, hashes: tuple[bytes, ...]) -> None:
         """P30, of one prompt."""
