@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from cache_scenario import Scenario, tokens
+from hicache_checks.conformance.stateful import run_stateful
+from hicache_impl.adapter import Reference
 from hicache_impl.events import EventLog
 from hicache_impl.gated import GatedRuntime
 from hicache_impl.grid import thread_groups
-from hicache_impl.layout import AXES, Layout
+from hicache_impl.layout import AXES, Layout, checked_layout
 from hicache_impl.ranks import Desync, GroupAborted, Groups
 from hicache_impl.runtime import Stalled
 from hicache_impl.storage import is_key
+from hicache_impl.storage.memory import MemoryStorage
 
 SQUARE = Layout(tp=2, cp=2)
 STAGES = Layout(tp=2, pp=2)
@@ -95,6 +98,13 @@ def test_impossible_layouts_are_refused_in_one_line(sizes: dict[str, int]) -> No
         Layout(**sizes)
     with pytest.raises(ValueError, match=r"^rank must lie in 0 \.\. 3, not 4$"):
         SQUARE.coordinates(4)
+
+
+def test_a_layout_is_also_given_by_its_sizes() -> None:
+    assert checked_layout({"tp": 2, "pp": 3}) == Layout(tp=2, pp=3)
+    for wrong in ({"ranks": 2}, 2):
+        with pytest.raises(ValueError, match=r"^layout must have sizes of tp, cp, pp and dp, not "):
+            checked_layout(wrong)  # type: ignore[arg-type]
 
 
 # ---- agreements
@@ -204,6 +214,47 @@ def test_numbers_begin_again_in_every_group() -> None:
 
 
 # ---- a cache on a grid
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+@pytest.mark.parametrize("layout", [SQUARE, STAGES, CUBE, Layout(cp=2)], ids=str)
+def test_each_shard_is_stored_once_and_found_by_who_holds_it(layout: Layout, replicated: bool) -> None:
+    """P19, P32. Of ranks with the same bytes one stores them; no other name is ever used."""
+    store = MemoryStorage()
+    pools = [{**DRAFT, "replicated": not replicated}]
+    s = Scenario(store, layout=layout, replicated=replicated, pools=pools)
+    s.reference.prefill(tokens(1, 3))
+    s.reference.quiesce()
+    shards = {layout.shard(rank, replicated) for rank in s.ranks}
+    draft_shards = {layout.shard(rank, not replicated) for rank in s.ranks}
+    assert store.stats()["puts"] == 3 * (len(shards) + len(draft_shards))
+    assert len(shards) == layout.ranks // (layout.tp if replicated else 1)
+    stored = [counters["stored_pages"] for counters in s.reference.counters()]
+    assert stored == [3 if layout.is_writer(rank, replicated) else 0 for rank in s.ranks]
+    assert s.reference.audit_stores() == []
+    again = Scenario(store, layout=layout, replicated=replicated, pools=pools)
+    again.submit("a", tokens(1, 3), stored=0)
+    again.turn()
+    assert again.poll("a") == (True, "fetched", "complete", 3)
+    again.finish()
+    other = Scenario(store, layout=Layout(tp=3), pools=pools)
+    other.submit("a", tokens(1, 3), stored=0)
+    other.turn()
+    assert other.ends() == [(("a", 1), "revoked", "below_threshold")], "pages of another shape are other pages"
+    other.finish()
+    s.finish()
+
+
+def test_replicas_are_systems_of_their_own() -> None:
+    with pytest.raises(ValueError, match=r"^dp must be 1, not 2: replicas are systems of their own$"):
+        Scenario(layout=Layout(tp=2, dp=2))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("axis", ["cp", "tp"])
+def test_a_grid_conforms(axis: str) -> None:
+    run = run_stateful(lambda: Reference(arrange=lambda ranks: Layout(**{axis: ranks})), 2, "wait_complete", 40)
+    assert run.failure is None, run.failure
 
 
 GRIDS = (SQUARE, STAGES, Layout(pp=4), Layout(cp=4))

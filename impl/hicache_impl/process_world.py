@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 import torch
 
 from hicache_impl.events import Log
 from hicache_impl.grid import process_group, process_groups
-from hicache_impl.layout import ONE_RANK, Layout
+from hicache_impl.layout import ONE_RANK, Layout, checked_layout
 from hicache_impl.ranks import GlooGroup, Group, Groups
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ class WorldOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     def device_of(self, rank: int) -> str:
         """Where a world rank has its device pages."""
         return f"cuda:{rank}" if self.backend == "nccl" else self.device
+
+
+Options = TypeVar("Options", bound=WorldOptions)
+
+
+def checked_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    """Options of this kind from their fields. ValueError, in one line: one of them cannot be used here."""
+    layout = checked_layout(given.get("layout", ONE_RANK))
+    checked = msgspec.convert({**given, "layout": layout}, kind)
+    checked.check_world()
+    return checked
 
 
 class World:

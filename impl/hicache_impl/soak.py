@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hicache_impl.process_world import checked_options
 from hicache_impl.rank_processes import RankDied, RankProcesses
 from hicache_impl.rank_results import Result, add_up, by_replica, disagreements
 from hicache_impl.soak_rank import SoakOptions
@@ -84,10 +85,9 @@ def _in_lockstep(result: Result) -> dict[str, Any]:
 
 
 def _checked(options: Mapping[str, Any]) -> SoakOptions:
-    checked = msgspec.convert(dict(options), SoakOptions)
+    checked = checked_options(SoakOptions, options)
     if not checked.seconds > 0:
         raise ValueError(f"a soak takes more than 0 s, not {checked.seconds}")
-    checked.check_world()
     if checked.store not in ("memory", "file"):
         raise ValueError(f"store must be memory or file, not {checked.store!r}")
     return checked

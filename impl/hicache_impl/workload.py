@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hicache_impl.disruptions import check_fault
+from hicache_impl.process_world import checked_options
 from hicache_impl.rank_processes import RankProcesses
 from hicache_impl.rank_results import Result, add_up, by_replica, disagreements
 from hicache_impl.storage import open_storage
@@ -43,9 +44,8 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
 
 
 def _checked(options: Mapping[str, Any]) -> WorkloadOptions:
-    checked = msgspec.convert(dict(options), WorkloadOptions)
+    checked = checked_options(WorkloadOptions, options)
     checked.config()
-    checked.check_world()
     check_fault(checked.fault, checked.storage)
     open_storage(checked.storage).close()
     if checked.trace is not None and checked.synthetic:

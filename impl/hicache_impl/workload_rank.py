@@ -26,7 +26,6 @@ from hicache_impl.disruptions import StorageBreaker, plan_disruption
 from hicache_impl.events import EventLog, dump_events
 from hicache_impl.operation import IllegalTrigger
 from hicache_impl.page_pool import PoolError
-from hicache_impl.pool_spec import PoolSpec
 from hicache_impl.process_world import World, WorldOptions
 from hicache_impl.ranks import Desync, Group, GroupAborted, Groups, SoloGroup, solo_groups
 from hicache_impl.replay import Replay
@@ -66,7 +65,7 @@ class WorkloadOptions(WorldOptions, kw_only=True, forbid_unknown_fields=True, fr
     seed: int = 0
     fault: str | None = None
     tree: str = "hiradix"
-    pools: tuple[PoolSpec, ...] = ()
+    pools: tuple[dict[str, Any], ...] = ()
     replicated: bool = False
 
     def config(self, rank: int = 0) -> CacheConfig:
@@ -82,7 +81,7 @@ class WorkloadOptions(WorldOptions, kw_only=True, forbid_unknown_fields=True, fr
             layout=self.layout,
             device=self.device_of(rank),
             tree=self.tree,
-            pools=self.pools,
+            pools=self.pools,  # type: ignore[arg-type]  # CacheConfig makes PoolSpecs of them
             replicated=self.replicated,
         )
 
