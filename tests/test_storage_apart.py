@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hicache_impl.layout import ONE_RANK
 from hicache_impl.storage import apart, open_storage, storage_key
 from hicache_impl.storage.apart import SLOT_BYTES, _parts
 from hicache_impl.storage.checksum import HEADER_BYTES
@@ -20,7 +21,8 @@ from hicache_impl.storage.pages import whole_runs
 from hicache_impl.storage.patience import Patience
 from hicache_impl.storage.stranger import FOLDER_VARIABLE, TROUBLE
 
-KEYS = [storage_key(bytes([i]) * 32, 0, 1) for i in range(4)]
+SHARD = ONE_RANK.shard(0)
+KEYS = [storage_key(bytes([i]) * 32, SHARD) for i in range(4)]
 PAGES = [torch.full((2, 64), i + 1, dtype=torch.uint8) for i in range(4)]
 SPEC = "dynamic:hicache_impl.storage.stranger:Stranger"
 
