@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from hicache_impl.storage.checksum import ABSENT, HEADER_BYTES, SHORT
-from hicache_impl.storage.pages import Run, copy_to_runs
+from hicache_impl.storage.pages import Run, copy_to_runs, size_of
 from hicache_impl.storage.patience import Patience
 from hicache_impl.storage.store import PageStore
 
@@ -178,7 +179,7 @@ class ApartStore(PageStore):
         if helper is None:
             raise _NoAnswer
         if not helper.is_ready():
-            if helper.has_ended:
+            if helper.has_ended or time.monotonic() > helper.begun_s + START_S:
                 self._replace(helper)
             raise _NoAnswer
         return helper
@@ -232,7 +233,7 @@ class _Slot:
         places: list[tuple[int, int]] = []
         at = self._first
         for runs in pages:
-            size_bytes = HEADER_BYTES + sum(run.size for run in runs)
+            size_bytes = HEADER_BYTES + size_of(runs)
             places.append((at, size_bytes))
             # At a multiple of 64, as copies are quickest.
             at += -(-size_bytes // 64) * 64
@@ -287,6 +288,7 @@ class _Helper:
             self._idle.put(slot)
         self._lock = threading.Lock()
         self._is_ready = False
+        self.begun_s = time.monotonic()
         self.has_ended = False
 
     def wait_until_ready(self, wait_s: float) -> str:
@@ -341,7 +343,7 @@ def _parts(pages: Sequence[Sequence[Run]]) -> list[slice]:
     parts: list[slice] = []
     first = used_bytes = 0
     for index, runs in enumerate(pages):
-        size_bytes = sum(run.size for run in runs) + HEADER_BYTES + 64
+        size_bytes = size_of(runs) + HEADER_BYTES + 64
         if index > first and (used_bytes + size_bytes > SLOT_BYTES or index - first == PAGES_MAX):
             parts.append(slice(first, index))
             first, used_bytes = index, 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest, xxh3_128, xxh3_128_digest
 
-from hicache_impl.storage.pages import Run
+from hicache_impl.storage.pages import Run, size_of
 
 MAGIC = b"HiCkPg02"
 MAGIC_UNCHECKED = b"HiCkPg-2"
@@ -39,7 +39,7 @@ class Records:
 
     def header(self, key: str, runs: Sequence[Run]) -> bytes:
         """The header of the page whose bytes these are."""
-        size_bytes = sum(run.size for run in runs)
+        size_bytes = size_of(runs)
         if not self.checksums:
             return _HEADER.pack(MAGIC_UNCHECKED, size_bytes, _NO_DIGEST)
         return _HEADER.pack(MAGIC, size_bytes, digest_of(key, runs))
@@ -50,7 +50,7 @@ class Records:
         magic, size_bytes, digest = _HEADER.unpack(header)
         if magic not in (MAGIC, MAGIC_UNCHECKED):
             return CORRUPT
-        if not size_bytes == payload_bytes == sum(run.size for run in runs):
+        if not size_bytes == payload_bytes == size_of(runs):
             return SHORT
         if not self.checksums:
             return HIT

@@ -20,7 +20,7 @@ import lmdb
 import numpy as np
 
 from hicache_impl.storage.checksum import ABSENT, CORRUPT, HIT, SHORT, UNREADABLE
-from hicache_impl.storage.pages import Run, copy_to_runs
+from hicache_impl.storage.pages import Run, copy_to_runs, size_of
 from hicache_impl.storage.store import PageStore
 
 MAP_BYTES = 16 << 30
@@ -97,7 +97,7 @@ class LmdbStorage(PageStore):
         payload = transaction.get(name)
         if payload is None:
             return ABSENT
-        if len(payload) != sum(run.size for run in runs):
+        if len(payload) != size_of(runs):
             return SHORT
         copy_to_runs(np.frombuffer(payload, np.uint8), runs)
         if not self.records.checksums:

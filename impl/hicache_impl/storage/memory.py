@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hicache_impl.storage.checksum import ABSENT, SHORT
-from hicache_impl.storage.pages import Run, copy_to_runs
+from hicache_impl.storage.pages import Run, copy_to_runs, size_of
 from hicache_impl.storage.store import PageStore
 
 
@@ -44,7 +44,7 @@ class MemoryStorage(PageStore):
         ]
 
     def _fill(self, key: str, header: bytes, payload: Run, runs: Sequence[Run]) -> str:
-        if payload.size != sum(run.size for run in runs):
+        if payload.size != size_of(runs):
             return SHORT
         copy_to_runs(payload, runs)
         return self.records.judge(key, header, payload.size, runs)

@@ -49,6 +49,11 @@ def whole_runs(page: torch.Tensor) -> list[Run]:
     return [page.contiguous().numpy()] if runs is None else runs
 
 
+def size_of(runs: Sequence[Run]) -> int:
+    """Bytes of all runs."""
+    return runs[0].size if len(runs) == 1 else sum(run.size for run in runs)
+
+
 def copy_to_runs(source: Run, runs: Sequence[Run]) -> None:
     """Copy as many bytes as `runs` have; other threads may go on meanwhile."""
     if len(runs) == 1:

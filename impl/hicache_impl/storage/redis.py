@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 from hicache_impl.storage.checksum import ABSENT, HEADER_BYTES, SHORT
 from hicache_impl.storage.keys import is_key
-from hicache_impl.storage.pages import Run, copy_to_runs
+from hicache_impl.storage.pages import Run, copy_to_runs, size_of
 from hicache_impl.storage.patience import Patience
 from hicache_impl.storage.store import PageStore
 
@@ -106,7 +106,7 @@ class RedisStorage(PageStore):
     def _take(self, key: str, record: bytes | None, runs: Sequence[Run]) -> str:
         if record is None:
             return ABSENT
-        if len(record) != HEADER_BYTES + sum(run.size for run in runs):
+        if len(record) != HEADER_BYTES + size_of(runs):
             return SHORT
         copy_to_runs(np.frombuffer(record, np.uint8, offset=HEADER_BYTES), runs)
         return self.records.judge(key, record[:HEADER_BYTES], len(record) - HEADER_BYTES, runs)
@@ -146,7 +146,7 @@ def _parts(pages: Sequence[Sequence[Run]]) -> Iterator[slice]:
     """Slices of a batch, none of them of many more bytes than `BATCH_BYTES`."""
     first = size_bytes = 0
     for index, runs in enumerate(pages):
-        size_bytes += sum(run.size for run in runs)
+        size_bytes += size_of(runs)
         if size_bytes >= BATCH_BYTES:
             yield slice(first, index + 1)
             first, size_bytes = index + 1, 0
