@@ -29,7 +29,7 @@ def a_stopped_server_is_a_miss(place: Place, ask: Asking) -> None:
     """While one is stopped, every call ends in time with a no; when it goes on, all is right again."""
     names = keys(4)
     for name, server in place.need("servers").items():
-        ask.put_all(names, pages(4))
+        put_in_the_end(ask, names, pages(4))
         server.stop()
         try:
             ask.exists(names)
@@ -50,7 +50,7 @@ def late_transfers_reach_nobody(place: Place, ask: Asking) -> None:
     names = keys(8)
     given = [torch.full((1, 1 << 18), number + 1, dtype=torch.uint8) for number in range(8)]
     for name, server in place.need("servers").items():
-        ask.put_all(names, given)
+        put_in_the_end(ask, names, given)
         into = [torch.zeros(1, 1 << 18, dtype=torch.uint8) for _ in range(8)]
         server.stop()
         try:
@@ -71,7 +71,7 @@ def a_killed_server_is_a_miss(place: Place, ask: Asking) -> None:
     """While there is none, every call ends in time with a no; when there is one again, pages are put and got."""
     names = keys(4)
     for name, server in place.need("servers").items():
-        ask.put_all(names, pages(4))
+        put_in_the_end(ask, names, pages(4))
         server.kill()
         try:
             ask.exists(names)
