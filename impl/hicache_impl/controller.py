@@ -124,6 +124,10 @@ class Controller:
             thread.start()
             self._threads.append(thread)
 
+    def started(self) -> Sequence[str]:
+        """The workers that `start` has started."""
+        return WORKERS[: len(self._threads)]
+
     def check_alive(self) -> None:
         """WorkerDied if a worker ended by an exception."""
         if self.failure is not None:
@@ -190,11 +194,14 @@ class Controller:
             except BaseException as error:
                 if self._closing:
                     # Peers may be gone already; nobody waits for this thread's work any more.
+                    self.log.emit(events.THREAD_ENDED, thread=name)
                     return
                 self.failure = error
                 self.log.emit(events.DIED, thread=name, error=repr(error))
                 # A dead query thread would leave its peers waiting for it in every later collective.
                 self.group.abort(f"the {name} thread of rank {self.rank} died: {error!r}")
+            else:
+                self.log.emit(events.THREAD_ENDED, thread=name)
 
         return run
 

@@ -28,6 +28,12 @@ WRITTEN = "written"
 RECLAIMED = "reclaimed"
 STORED = "stored"
 LOADED = "loaded"
+DETACHING = "detaching"
+RESETTING = "resetting"
+KEPT = "kept"
+ATTACHING = "attaching"
+ATTACHED = "attached"
+ATTACH_FAILED = "attach_failed"
 CLOSED = "closed"
 
 # A rank's own.
@@ -43,6 +49,12 @@ IO_FAILED = "io_failed"
 IO_RELEASED = "io_released"
 JOINED = "joined"
 LEFT = "left"
+TOLD_TO_STOP = "told_to_stop"
+THREAD_ENDED = "thread_ended"
+DETACHED = "detached"
+BEGUN_AGAIN = "begun_again"
+THREAD_STARTED = "thread_started"
+START_FAILED = "start_failed"
 DIED = "died"
 
 LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
@@ -59,6 +71,12 @@ LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
     RECLAIMED: ("pages",),
     STORED: ("node", "pages", "failed"),
     LOADED: ("node", "pages"),
+    DETACHING: (),
+    RESETTING: (),
+    KEPT: (),
+    ATTACHING: (),
+    ATTACHED: (),
+    ATTACH_FAILED: (),
     CLOSED: (),
 }
 THREAD_FIELDS: dict[str, tuple[str, ...]] = {
@@ -74,6 +92,12 @@ THREAD_FIELDS: dict[str, tuple[str, ...]] = {
     IO_RELEASED: ("page",),
     JOINED: ("group", "number", "call"),
     LEFT: ("group", "number", "call"),
+    TOLD_TO_STOP: (),
+    THREAD_ENDED: ("thread",),
+    DETACHED: (),
+    BEGUN_AGAIN: (),
+    THREAD_STARTED: ("thread",),
+    START_FAILED: ("reason",),
     DIED: ("thread", "error"),
 }
 FIELDS = {**LOCKSTEP_FIELDS, **THREAD_FIELDS}

@@ -68,6 +68,12 @@ LOGGED_LOCKSTEP: dict[str, tuple[str, ...]] = {
     "reclaimed": ("pages",),
     "stored": ("node", "pages", "failed"),
     "loaded": ("node", "pages"),
+    "detaching": (),
+    "resetting": (),
+    "kept": (),
+    "attaching": (),
+    "attached": (),
+    "attach_failed": (),
     "closed": (),
 }
 """What a scheduler logs, with the fields of each event beside the rank and the operation."""
@@ -85,6 +91,12 @@ LOGGED_THREAD: dict[str, tuple[str, ...]] = {
     "io_released": ("page",),
     "joined": ("group", "number", "call"),
     "left": ("group", "number", "call"),
+    "told_to_stop": (),
+    "thread_ended": ("thread",),
+    "detached": (),
+    "begun_again": (),
+    "thread_started": ("thread",),
+    "start_failed": ("reason",),
     "died": ("thread", "error"),
 }
 """What a rank's threads log. `joined` and `left` stand before and after each collective."""

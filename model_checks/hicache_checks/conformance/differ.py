@@ -170,7 +170,7 @@ class Teller(Recorder):
             self._run.calls[-1].answer = said(step, answer)
             self._look()
 
-    def begin_again(self) -> None:
+    def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge."""
         self._read = 0
         self._look()

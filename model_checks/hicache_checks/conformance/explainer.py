@@ -14,6 +14,9 @@ from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 from hicache_spec.bounds import POLICY
 from hicache_spec.events import EVENTS
+from hicache_spec.language import EventKind
+from hicache_spec.parts import control_rules
+from hicache_spec.parts.control import CONTROL
 from hicache_spec.state import IDLE, REASON
 
 # Operations that are followed at a time, at first: the more, the slower. There are more when more are needed.
@@ -26,6 +29,7 @@ FOLLOWED = (CANONICAL, "revoke_queue", "revoke_queue_sampled")
 """Designs that a log can be held to: they differ from the canonical one in how answers come to the scheduler, and every
 step of theirs is one that the same events show. The others take steps at other events, or do not know an operation by
 its attempt, as every event does."""
+AS_AT_THE_START = "step_begins_again_as_at_the_start"
 # Words that an observer answers, and those that some designs have besides.
 OBSERVED = (*TreeSeen().words(), "mark", "look")
 # Judged after every event. The others are about the specification's own tree, or about ranks, whose copies are
@@ -34,7 +38,20 @@ INVARIANTS = (
     *("inv_no_page_freed_twice", "inv_pages_conserved", "inv_no_free_under_a_writer", "inv_counted_pages_are_filled"),
     *("inv_occupied_is_sum_of_spans", "inv_no_memory_before_verdict", "inv_ended_operations_hold_nothing"),
     *("inv_life_cycle_is_legal", "inv_ranks_query_alike", "inv_ranks_revoke_alike"),
+    *("inv_one_consumer_per_queue", "inv_attached_queues_have_their_threads", "inv_no_thread_outlives_its_storage"),
+    *("inv_detached_is_at_rest", "inv_nothing_is_pending_unless_attached", "inv_ranks_are_attached_alike"),
+    *("inv_nobody_waits_for_an_ended_thread", "inv_stopped_ranks_hold_the_same"),
 )
+REASONS = (*REASON.members, "detached")
+"""Why an operation ended, or was declined, by its number in the specification."""
+FIELDS_OF = {
+    kind: found.fields
+    for kind, found in [
+        *EVENTS.items(),
+        *((k.name, k) for k in vars(control_rules).values() if isinstance(k, EventKind)),
+    ]
+}
+"""The arguments of what a step shows."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,9 @@ def bounds_for(config: MonitorConfig, operations: int, ranks: int) -> Bounds:
         churn=True,
         stops=True,
         writes=True,
+        detaches=True,
+        resets=True,
+        control_fails=True,
     )
 
 
@@ -94,11 +114,12 @@ class Bound:
     def __init__(self, bounds: Bounds, design: str = CANONICAL) -> None:
         self.observer: Explainer
         words = {name: self._answer(name) for name in OBSERVED}
-        self.spec = BoundSpec(DESIGNS[design], bounds, words)
+        self.spec = BoundSpec(DESIGNS[design].joined(CONTROL), bounds, words)
         has = {v.name for v in self.spec.variables}
         self.ways = tuple(way for way in (REVOKES, HITS) if way.queue in has)
         self.takes_what_it_saw = "seen_revokes" in has
         self.invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
+        self.as_at_the_start = next(p.holds for p in self.spec.step_properties if p.rule.name == AS_AT_THE_START)
         self.good: set[bytes] = set()
         self._functions: dict[str, Callable[..., Any]] = {}
 
@@ -151,6 +172,8 @@ class Explainer:
         self._past_revokes = False
         self._seen = [0] * config.ranks
         self._closed: set[int] = set()
+        self._in_loop = self._is_attached = True
+        self._backup_lives = [True] * config.ranks
         self._event: Event | None = None
         self._taken = ""
 
@@ -201,11 +224,11 @@ class Explainer:
         """What a step of the specification shows, in the words of the log."""
         kind, *values = emitted
         text = kind
-        for name, value in zip(EVENTS[kind].fields, values, strict=True):
+        for name, value in zip(FIELDS_OF[kind], values, strict=True):
             if name == "op":
                 text += f" {name_of(self.name(value))}"
             elif name == "reason":
-                text += f" reason={REASON.members[value]}"
+                text += f" reason={REASONS[value]}"
             elif name not in ("rank", "room"):
                 text += f" {name}={value}"
         return text

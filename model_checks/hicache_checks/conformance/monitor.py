@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hicache_checks.conformance.explainer import HITS, SLOTS, MonitorConfig, name_of
+from hicache_checks.conformance.control_events import ControlEvents
+from hicache_checks.conformance.explainer import HITS, REASONS, SLOTS, MonitorConfig, name_of
 from hicache_checks.conformance.merge import is_same_step, said
 from hicache_checks.conformance.observation import (
     DECLINES,
+    OF_CONTROL,
     STORE_DECLINES,
     TREE_DECLINES,
-    TRUSTED_DECLINES,
     UNOBSERVED,
     Event,
     OpId,
@@ -29,6 +30,7 @@ from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
 NEEDED_BY_NONE = "pages were evicted for no step that needs them"
+ANY_TIME = ("closed", *OF_CONTROL)
 DRAINED = ("allocated", "clamped", "skipped", "evicted", "reclaimed", "stored")
 
 
@@ -49,7 +51,7 @@ class Finding:
         return f"{self.property}: {self.message}{place}"
 
 
-class Monitor(ThreadEvents):
+class Monitor(ThreadEvents, ControlEvents):
     """Feed it events in a merged order; `finding` is the first that is not explained, and then it stops.
 
     `is_late(op)`: whether the time limit of an operation has passed, for the policy `timeout`; without it lateness is
@@ -167,6 +169,8 @@ class Monitor(ThreadEvents):
 
     def _explain_step(self, event: Event) -> None:
         clamp, self._clamp = self._clamp, None
+        if not self._in_loop and event.kind not in ANY_TIME:
+            raise Unexplained("are_in_their_loop (§13)", "the schedulers wait for their threads")
         try:
             getattr(self, f"_on_{event.kind}")(event)
         except Unexplained as reason:
@@ -186,7 +190,7 @@ class Monitor(ThreadEvents):
         slot, span = self._free_slots.pop(), event.data["span"]
         reason = self.word("why_declined")(self.state, slot, span)
         if reason != NONE:
-            raise Unexplained("step_admitted_for_cause", f"it is to be declined: {REASON.members[reason]}")
+            raise Unexplained("step_admitted_for_cause", f"it is to be declined: {REASONS[reason]}")
         self._attempts[rid] = attempt
         self._slots[event.op], self._live[rid] = slot, event.op
         self._tree.anchor(slot, event.data["anchor"])
@@ -201,7 +205,10 @@ class Monitor(ThreadEvents):
         assert event.op is not None
         self._check_attempt(*event.op)
         reason = event.data["reason"]
-        if reason in TRUSTED_DECLINES:
+        if (reason == STORE_DECLINES) == self._is_attached:
+            storage = "attached" if self._is_attached else "detached"
+            raise Unexplained("step_declined_as_detached_for_cause", f"storage is {storage}")
+        if reason == TREE_DECLINES:
             self.unobserved += 1
             return
         is_pending = event.op[0] in self._live

@@ -70,8 +70,8 @@ class Judge(Protocol):
     def explain_failure(self) -> None:
         """A call raised: perhaps what was seen before says why."""
 
-    def begin_again(self) -> None:
-        """The target was reset: its logs start anew, and nothing of what was before is left."""
+    def begin_again(self, logs_go_on: bool = False) -> None:
+        """The target was reset, and nothing of what was before is left. Its logs start anew, or go on."""
 
     def finish(self) -> None:
         """Everything must have ended by now."""
@@ -328,8 +328,10 @@ class Session:
 
     def _do_flush(self, step: Step) -> None:
         """The whole system as it was at the start, whatever is on its way."""
-        self._guarded(lambda: self._judge.before(step, self._place.now()))
-        rested = self._attempt(step)
+        is_told = "resets" in self.can
+        call = Step("begin_again") if is_told else step
+        self._guarded(lambda: self._judge.before(call, self._place.now()))
+        rested = self._attempt(call)
         if self.is_struck:
             return
         self._refuse_the_dead()
@@ -337,7 +339,7 @@ class Session:
             self._guarded(self._judge.explain_failure)
             raise Broken("P15 reset", "it does not come to rest", place="flush")
         self._bytes_count = True
-        self._guarded(self._judge.begin_again)
+        self._guarded(lambda: self._judge.begin_again(is_told))
         self._look_at_rest()
 
     def _do_reattach(self, step: Step) -> None:
