@@ -172,7 +172,8 @@ class Teller(Recorder):
 
     def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge."""
-        self._read = 0
+        if not logs_go_on:
+            self._read = 0
         self._look()
 
     def _look(self) -> None:

@@ -12,6 +12,7 @@ from hicache_checks.conformance.merge import Lockstep
 from hicache_checks.conformance.observation import Event, OpId
 from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
+from hicache_spec.binding import Property
 from hicache_spec.bounds import POLICY
 from hicache_spec.events import EVENTS
 from hicache_spec.language import EventKind
@@ -38,6 +39,9 @@ INVARIANTS = (
     *("inv_no_page_freed_twice", "inv_pages_conserved", "inv_no_free_under_a_writer", "inv_counted_pages_are_filled"),
     *("inv_occupied_is_sum_of_spans", "inv_no_memory_before_verdict", "inv_ended_operations_hold_nothing"),
     *("inv_life_cycle_is_legal", "inv_ranks_query_alike", "inv_ranks_revoke_alike"),
+)
+# Judged besides while storage is not simply attached.
+CONTROL_INVARIANTS = (
     *("inv_one_consumer_per_queue", "inv_attached_queues_have_their_threads", "inv_no_thread_outlives_its_storage"),
     *("inv_detached_is_at_rest", "inv_nothing_is_pending_unless_attached", "inv_ranks_are_attached_alike"),
     *("inv_nobody_waits_for_an_ended_thread", "inv_stopped_ranks_hold_the_same"),
@@ -118,10 +122,14 @@ class Bound:
         has = {v.name for v in self.spec.variables}
         self.ways = tuple(way for way in (REVOKES, HITS) if way.queue in has)
         self.takes_what_it_saw = "seen_revokes" in has
-        self.invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
+        self.invariants = self._properties(INVARIANTS)
+        self.control_invariants = self._properties(CONTROL_INVARIANTS)
         self.as_at_the_start = next(p.holds for p in self.spec.step_properties if p.rule.name == AS_AT_THE_START)
         self.good: set[bytes] = set()
         self._functions: dict[str, Callable[..., Any]] = {}
+
+    def _properties(self, names: Sequence[str]) -> list[Property]:
+        return [p for p in self.spec.invariants if p.rule.name in names]
 
     def function(self, name: str) -> Callable[..., Any]:
         """A rule or helper function."""
@@ -253,12 +261,17 @@ class Explainer:
         key, bound = self.key, self._bound
         if key in bound.good:
             return
-        for p in bound.invariants:
-            if not p.holds(self.state):
-                raise Unexplained(p.rule.name, p.rule.title)
+        self._hold(bound.invariants)
+        if not self._is_attached or (self._event is not None and self._event.kind == "attached"):
+            self._hold(bound.control_invariants)
         if len(bound.good) >= GOOD_KEPT:
             bound.good.clear()
         bound.good.add(key)
+
+    def _hold(self, invariants: Sequence[Property]) -> None:
+        for p in invariants:
+            if not p.holds(self.state):
+                raise Unexplained(p.rule.name, p.rule.title)
 
     def _step(self, name: str, *arguments: int) -> None:
         self._taken = name
