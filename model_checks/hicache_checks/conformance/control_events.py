@@ -82,6 +82,11 @@ class ControlEvents(Explainer):
         if self._backup_lives[event.rank]:
             raise Unexplained(self._rule("sched_let_go"), "the backup thread has not ended")
         self._step("sched_let_go", event.rank)
+        for way in self.ways:
+            # What a design has besides hits, the part does not know.
+            for slot in getattr(self.state, way.queue)[event.rank][:]:
+                getattr(self.state, way.queue)[event.rank].remove(slot)
+                self.word("retire")(self.state, slot)
         for op in list(self._slots):
             self._retire(op)
         self._look_at_control()

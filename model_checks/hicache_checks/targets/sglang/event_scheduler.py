@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hicache_checks.targets.sglang.event_log import EventLog, Followed, beside, reduces_by
+from hicache_checks.targets.sglang.event_threads import BACKUP, IO, QUERY, ThreadEvents
 from hicache_checks.targets.sglang.event_threads import NEEDED as NEEDED_OF_THREADS
-from hicache_checks.targets.sglang.event_threads import ThreadEvents
 
 if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
@@ -23,6 +23,8 @@ NEEDED = (
 """What a cache must have to be followed."""
 NEEDED_OF_CONTROLLER = (*NEEDED_OF_THREADS, "evict_host", "_start_storage_threads")
 POLL, ABORT, DRAIN = "poll", "abort", "drain"
+WORKERS = {QUERY: "prefetch_thread", IO: "prefetch_io_aux_thread", BACKUP: "backup_thread"}
+"""A controller's threads, by the words of the log."""
 HARNESS = "harness"
 """The group of ranks between two calls of the harness."""
 
@@ -76,7 +78,6 @@ class SchedulerEvents:
         self._reclaimed = 0
         self._is_detaching = False
         self._meeting: dict[str, Any] = {}
-        self._left: list[Any] = []
         self._revokes: deque[Any] = deque()
 
     def _arounds(self) -> dict[str, Callable[..., Any]]:
@@ -259,9 +260,7 @@ class SchedulerEvents:
         """Nothing was done about the answer that was taken last."""
         drained, self._drained = self._drained, None
         followed = self._log.of(drained)
-        if self._is_detaching:
-            self._left += [drained] if followed is not None else []
-        elif followed is not None:
+        if followed is not None and not self._is_detaching:
             self._log.emit("skipped", followed.id)
 
     def _revoked(self, original: Callable[[Any], None], rid: Any) -> None:
@@ -337,19 +336,39 @@ class SchedulerEvents:
 
     @contextmanager
     def detaching(self) -> Iterator[None]:
-        """What ranks give back while they let go of their stores, each at a time of its own, is told when all have."""
-        self._is_detaching, hits = True, self._controller.prefetch_hit_queue
+        """What a rank takes of its queues while it lets go of its store, is what the part *control* lets it take."""
+        self._log.emit("detaching")
+        self._is_detaching = True
         yield
-        self._is_detaching = False
-        self._meeting = self._log.join(HARNESS, "barrier")
-        self._left += [*self._revokes, *hits.queue]
+        self._is_detaching, self._drained, self._reclaimed = False, None, 0
         self._revokes.clear()
+        self._log.emit("told_to_stop")
+        for thread, name in WORKERS.items():
+            if not getattr(self._controller, name).is_alive():
+                self._log.emit("thread_ended", thread=thread)
 
-    def detached(self) -> None:
-        """All ranks have: whatever is left of answers, nobody takes any more."""
+    def let_go(self) -> None:
+        """The rank has no store."""
+        self._log.emit("detached")
+        self._meeting = self._log.join(HARNESS, "barrier")
+
+    def attaching(self) -> None:
+        """The rank is about to attach a store."""
+        self._log.emit("attaching")
+
+    def tried(self, has_attached: bool) -> None:
+        """The rank has, or could not."""
+        if has_attached:
+            for thread in WORKERS:
+                self._log.emit("thread_started", thread=thread)
+        else:
+            self._log.emit("start_failed", reason="refused")
+        self._meeting = self._log.join(HARNESS, "barrier")
+
+    def met(self) -> None:
+        """All ranks have come so far."""
         self._log.leave(self._meeting)
-        for operation in self._left:
-            self._drained = operation
-            self._end_decision()
-        self._left.clear()
-        self._log_reclaimed()
+
+    def agreed(self, have_attached: bool) -> None:
+        """All ranks have a store, or none has."""
+        self._log.emit("attached" if have_attached else "attach_failed")
