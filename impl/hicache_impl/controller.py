@@ -422,6 +422,7 @@ class Controller:
             failed_pages = len(job.host_pages) if self._closing else self._store_pages(job)
             failed_slots = len(job.slots) if self._closing else self._store_slots(job)
             self.runtime.gate("backup.put", self.rank)
+            self.log.emit(events.BACKED_UP, pages=len(job.host_pages), failed=failed_pages)
             self.ack_backup_queue.put(BackupAck(job, failed_pages, failed_slots))
 
     def _store_pages(self, job: BackupJob) -> int:

@@ -25,9 +25,11 @@ ALLOCATED = "allocated"
 FETCHED = "fetched"
 EVICTED = "evicted"
 WRITTEN = "written"
+COPIED = "copied"
 RECLAIMED = "reclaimed"
 STORED = "stored"
 LOADED = "loaded"
+ARRIVED = "arrived"
 DETACHING = "detaching"
 RESETTING = "resetting"
 KEPT = "kept"
@@ -47,6 +49,7 @@ IO_LANDED = "io_landed"
 IO_UNCOUNTED = "io_uncounted"
 IO_FAILED = "io_failed"
 IO_RELEASED = "io_released"
+BACKED_UP = "backed_up"
 JOINED = "joined"
 LEFT = "left"
 TOLD_TO_STOP = "told_to_stop"
@@ -68,9 +71,11 @@ LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
     FETCHED: ("pages", "known", "reason"),
     EVICTED: ("node", "pages"),
     WRITTEN: ("node", "pages"),
+    COPIED: ("node", "pages"),
     RECLAIMED: ("pages",),
     STORED: ("node", "pages", "failed"),
     LOADED: ("node", "pages"),
+    ARRIVED: ("node", "pages"),
     DETACHING: (),
     RESETTING: (),
     KEPT: (),
@@ -90,6 +95,7 @@ THREAD_FIELDS: dict[str, tuple[str, ...]] = {
     IO_UNCOUNTED: ("page",),
     IO_FAILED: ("page", "reason"),
     IO_RELEASED: ("page",),
+    BACKED_UP: ("pages", "failed"),
     JOINED: ("group", "number", "call"),
     LEFT: ("group", "number", "call"),
     TOLD_TO_STOP: (),

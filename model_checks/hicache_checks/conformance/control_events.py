@@ -59,6 +59,8 @@ class ControlEvents(Explainer):
             self._step(ENDS[thread], rank)
         elif not self._backup_lives[rank]:
             raise Unexplained("inv_one_consumer_per_queue", "this thread has ended before")
+        elif not self._on_its_way.rests(rank):
+            raise Unexplained("inv_detached_is_at_rest", "pages are queued that it has neither stored nor refused")
         else:
             self._backup_lives[rank] = False
 

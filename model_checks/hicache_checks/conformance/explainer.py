@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from hicache_checks.conformance.bound_state import laid_over, section_of
 from hicache_checks.conformance.merge import Lockstep
 from hicache_checks.conformance.observation import Event, OpId
+from hicache_checks.conformance.on_its_way import OnItsWay
 from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 from hicache_spec.binding import Property
@@ -182,6 +184,10 @@ class Explainer:
         self._closed: set[int] = set()
         self._in_loop = self._is_attached = True
         self._backup_lives = [True] * config.ranks
+        self._on_its_way = OnItsWay(config.ranks)
+        self._refused: deque[dict[int, int]] = deque()
+        self._stored_by = [0] * config.ranks
+        self._stored_first = 0
         self._event: Event | None = None
         self._taken = ""
 
@@ -253,7 +259,7 @@ class Explainer:
         self._follow(2 * slots)
         grown = self.spec.initial()
         for v in self.spec.variables:
-            setattr(grown, v.name, _laid_over(getattr(grown, v.name), getattr(self.state, v.name), len(v.sizes)))
+            setattr(grown, v.name, laid_over(getattr(grown, v.name), getattr(self.state, v.name), len(v.sizes)))
         self.state = grown
         self._free_slots = list(reversed(range(slots, 2 * slots)))
 
@@ -282,8 +288,7 @@ class Explainer:
 
     def _rule(self, name: str) -> str:
         """A rule by name, with its section."""
-        section = re.match(r"§[0-9.]+", self.word(name).__doc__ or "")
-        return f"{name} ({section.group().rstrip('.')})" if section else name
+        return section_of(name, self.word(name))
 
     def _expect(self, kind: str, *values: int) -> None:
         """The step just taken emitted this; values that are not given are the specification's own."""
@@ -340,12 +345,3 @@ class Explainer:
 def name_of(op: OpId | None) -> str:
     """An operation in the words of the log."""
     return "nothing" if op is None else f"{op[0]}#{op[1]}"
-
-
-def _laid_over(grown: Any, value: Any, dimensions: int) -> Any:
-    """The smaller table in the corner of the larger one."""
-    if dimensions == 0:
-        return value
-    for index, part in enumerate(value):
-        grown[index] = _laid_over(grown[index], part, dimensions - 1)
-    return grown

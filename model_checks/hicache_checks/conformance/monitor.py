@@ -25,13 +25,14 @@ from hicache_checks.conformance.observation import (
     OpId,
 )
 from hicache_checks.conformance.thread_events import ThreadEvents
+from hicache_checks.conformance.tier_events import TierEvents
 from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
 NEEDED_BY_NONE = "pages were evicted for no step that needs them"
 ANY_TIME = ("closed", *OF_CONTROL)
-DRAINED = ("allocated", "clamped", "skipped", "evicted", "reclaimed", "stored")
+DRAINED = ("allocated", "clamped", "skipped", "evicted", "reclaimed", "stored", "copied", "arrived")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Finding:
         return f"{self.property}: {self.message}{place}"
 
 
-class Monitor(ThreadEvents, ControlEvents):
+class Monitor(ThreadEvents, TierEvents, ControlEvents):
     """Feed it events in a merged order; `finding` is the first that is not explained, and then it stops.
 
     `is_late(op)`: whether the time limit of an operation has passed, for the policy `timeout`; without it lateness is
@@ -103,6 +104,8 @@ class Monitor(ThreadEvents, ControlEvents):
             self._fail("P7 lockstep", f"ranks stopped at different steps: {steps}")
         elif inside := [event for event in self._collective.values() if event.kind == "joined"]:
             self._fail("P7 lockstep", "a rank never left a collective", inside)
+        elif jobs := self._on_its_way.jobs():
+            self._fail("P3 live_control_queues_drain", f"{len(jobs)} copies, backups and loads are still on their way")
         elif self._tree.protected():
             self._fail("P14 inv_anchors_protected_exactly", f"nodes {self._tree.protected()} are still protected")
         elif s.free[0] + s.resident[0] != self.config.host_pages:
@@ -150,8 +153,6 @@ class Monitor(ThreadEvents, ControlEvents):
     def _lockstep_event(self, event: Event) -> None:
         if event.kind == "closed":
             self._closed.add(event.rank)
-        if event.kind == "stored" and event.data["failed"] > event.data["pages"]:
-            raise Unexplained("P32 stored_is_stored", "more pages failed than were to be stored")
         if self._bound.takes_what_it_saw and not is_of_drain(event):
             self._look(event.rank)
         first = self._lockstep.see(event)
@@ -161,11 +162,12 @@ class Monitor(ThreadEvents, ControlEvents):
                 raise Unexplained("step_eviction_is_needed", NEEDED_BY_NONE)
             if event.op in self._slots:
                 self._retire(event.op)
-            return
-        if not is_same_step(first, event):
+        elif not is_same_step(first, event):
             raise Unexplained("P7 lockstep", f"another rank did {said(first)} at this point", [first])
-        if self._sets_the_flag(event) and event.op in self._slots:
+        elif self._sets_the_flag(event) and event.op in self._slots:
             self.state.stopped[event.rank][self._slots[event.op]] = True
+        if event.kind == "stored":
+            self._check_refused(event)
 
     def _explain_step(self, event: Event) -> None:
         clamp, self._clamp = self._clamp, None
@@ -316,16 +318,6 @@ class Monitor(ThreadEvents, ControlEvents):
     def _on_evicted(self, event: Event) -> None:
         self._tree.see_evicted(event.data["node"], event.data["pages"])
 
-    def _on_written(self, event: Event) -> None:
-        pages, node = event.data["pages"], event.data["node"]
-        self._tree.evict(self.state, max(0, pages - self.state.free[0]))
-        for _ in range(pages):
-            self._step("sched_write_through", 0)
-        self._tree.back_up(node, pages)
-
-    def _on_stored(self, event: Event) -> None:
-        self._tree.backed_up(event.data["node"], event.data["pages"])
-
     def _on_reclaimed(self, event: Event) -> None:
         pages = event.data["pages"]
         self._pass_revokes()
@@ -334,9 +326,6 @@ class Monitor(ThreadEvents, ControlEvents):
                 self._rule("sched_drain"), f"{min(self.state.releasing)} pages are released on every rank"
             )
         self._step("reclaim", pages)
-
-    def _on_loaded(self, event: Event) -> None:
-        """Host pages stay where they are."""
 
     def _on_closed(self, event: Event) -> None:
         """What a rank's threads still do after this is not looked at: see `_lockstep_event`."""

@@ -20,7 +20,21 @@ OF_CONTROL = (
     *("told_to_stop", "thread_ended", "detached", "begun_again", "thread_started", "start_failed"),
 )
 WITHOUT_OPERATION = frozenset(
-    ("evicted", "written", "reclaimed", "stored", "loaded", *OF_CONTROL, "closed", "joined", "left", "died")
+    (
+        "evicted",
+        "written",
+        "copied",
+        "reclaimed",
+        "backed_up",
+        "stored",
+        "loaded",
+        "arrived",
+        *OF_CONTROL,
+        "closed",
+        "joined",
+        "left",
+        "died",
+    )
 )
 OpId = tuple[str, int]
 

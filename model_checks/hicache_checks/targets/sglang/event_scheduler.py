@@ -108,6 +108,7 @@ class SchedulerEvents:
         if hasattr(controller, "prefetch_revoke_queue"):
             beside(controller.prefetch_revoke_queue, "put", self._answered_in_vain)
             beside(controller.prefetch_revoke_queue, "get_nowait", self._revoke_drained)
+        beside(controller.ack_backup_queue, "put", self._backed_up)
         beside(controller.ack_backup_queue, "get_nowait", self._backup_drained)
         beside(controller.host_mem_release_queue, "put", self._released)
         beside(controller.host_mem_release_queue, "get_nowait", self._release_drained)
@@ -303,6 +304,12 @@ class SchedulerEvents:
             self._log.emit("stored", node=self._log.node(node), pages=pages, failed=failed)
         return operation
 
+    def _backed_up(self, original: Callable[..., None], operation: Any, *how: Any, **more: Any) -> None:
+        """The backup thread is done with an operation."""
+        pages = len(operation.host_indices) // self._page
+        self._log.emit("backed_up", pages=pages, failed=pages - operation.completed_tokens // self._page)
+        original(operation, *how, **more)
+
     def _release_drained(self, original: Callable[[], Any]) -> Any:
         self._end_decision()
         slots = original()
@@ -327,9 +334,10 @@ class SchedulerEvents:
         """What was copied to the host goes on to storage, if there is one now."""
         node, tokens, _ = self._cache.ongoing_write_through[ack]
         backups = set(self._cache.ongoing_backup)
+        pages = tokens // self._page
+        self._log.emit("copied", node=self._log.node(node), pages=pages)
         original(ack, *more, **named)
         if not self._cache.ongoing_backup.keys() - backups:
-            pages = tokens // self._page
             self._log.emit("stored", node=self._log.node(node), pages=pages, failed=pages)
 
     # ---- no store
