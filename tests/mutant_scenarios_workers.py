@@ -56,7 +56,7 @@ def query_forgets_the_namespace(s: Scenario) -> None:
     names = [storage_key(page_hash, 0, 1) for page_hash in hashes]
     config = s.reference.config
     pages = [page_content(page_hash, 0, config.layers, config.layer_bytes) for page_hash in hashes]
-    s.reference.faults[0].inner.put(names, pages)
+    s.reference.faults[0].inner.put_from(names, pages)
     s.submit("a", tokens(1, 2), stored=0)
     s.turn()
     s.poll("a")
@@ -99,6 +99,20 @@ def io_waits_on_after_a_failed_page(s: Scenario) -> None:
 @WORKERS.shows(Audited, "P6 wrong bytes")
 def io_counts_a_failed_page(s: Scenario) -> None:
     fetch_with_a_bad_page(s)
+    s.poll("a")
+
+
+@WORKERS.shows(Audited, "P6 wrong bytes", read_batch_pages=2)
+def io_counts_across_a_gap(s: Scenario) -> None:
+    fetch_with_a_bad_page(s, pages=2, page=0)
+    s.poll("a")
+
+
+@WORKERS.shows(Audited, "P4 host pages", policy="best_effort", read_batch_pages=2)
+def io_counts_a_batch_after_termination(s: Scenario) -> None:
+    s.runtime.hold("io.copied")
+    s.submit("a", tokens(1, 2))
+    s.turn()
     s.poll("a")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,6 @@ from hicache_impl.runtime import GATES, Stalled, ThreadRuntime
 from hicache_impl.storage.memory import MemoryStorage
 
 QUERY_AND_IO = [gate for gate in GATES if not gate.startswith("backup")]
-
-
-@pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])
-def scenario(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scenario]]:
-    """Makes scenarios and audits each at the end."""
-    made: list[Scenario] = []
-
-    def make(**config: Any) -> Scenario:
-        made.append(Scenario(ranks=request.param, **config))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.finish()
 
 
 def workers(s: Scenario) -> list[str]:
@@ -329,9 +315,9 @@ class TestReset:
         """Each of many pages takes a while, but less than the time in which something must happen."""
 
         class Slow(MemoryStorage):
-            def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+            def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
                 time.sleep(0.1)
-                return super().put(keys, pages)
+                return super().put_from(keys, pages)
 
         s = Scenario(Slow(), ranks=1, host_pages=20, device_pages=40)
         for name in range(12):

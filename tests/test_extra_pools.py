@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +24,6 @@ STATES: dict[str, Any] = {"tree": "hi_mamba", "pools": [STATE]}
 WINDOWS: dict[str, Any] = {"tree": "unified", "pools": [WINDOW]}
 ALL: dict[str, Any] = {"tree": "unified", "pools": [DRAFT, INDEX, WINDOW, STATE]}
 MODELS = {"sidecars": SIDECARS, "states": STATES, "windows": WINDOWS, "all": ALL}
-
-
-@pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])
-def scenario(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scenario]]:
-    """Makes scenarios and audits each at the end."""
-    made: list[Scenario] = []
-
-    def make(**config: Any) -> Scenario:
-        made.append(Scenario(ranks=request.param, **config))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.finish()
 
 
 def key_of(s: Scenario, pool: str, prompt: list[int], rank: int) -> str:

@@ -74,7 +74,7 @@ def serve(layout: Layout, rank: int, store: str, answers: Any) -> None:
     for key, held in ((first, 3 if rank < 3 else 2), (second, 3)):
         hashes = chain_hashes(key)[:held]
         pages = [page_content(h, rank, CONFIG.stored_layers, CONFIG.layer_bytes) for h in hashes]
-        storage.put([storage_key(h, rank, layout.world) for h in hashes], pages)
+        storage.put_from([storage_key(h, rank, layout.world) for h in hashes], pages)
     assert cache.submit("a", first).op is not None
     assert cache.submit("b", second).op is not None
     cache.tick()

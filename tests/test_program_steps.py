@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from hicache_checks.simulation.choices import Plainest, Replayed
 from hicache_checks.simulation.standins.collectives import open_ranks
 from hicache_checks.simulation.world import World
 from hicache_impl.adapter import Reference
-from hicache_impl.storage.faults import FaultyStorage
+from hicache_impl.storage.faults import Call, FaultyStorage
 from hicache_impl.storage.memory import MemoryStorage
 
 PROMPT, OTHER = (1, 2), (5, 6)
@@ -92,11 +93,15 @@ def test_memory_is_on_its_way_while_a_store_stalls(target: Target) -> None:
 
 
 @pytest.mark.parametrize("call", ["exists", "get", "put"])
-def test_a_stalled_call_goes_on_when_the_store_is_healed(call: str) -> None:
+def test_a_stalled_call_goes_on_when_the_store_is_healed(call: Call) -> None:
     store = FaultyStorage(MemoryStorage())
-    store.stall(call, times=1)  # type: ignore[arg-type]
-    arguments = ([A],) if call == "exists" else ([A], [PAGE.clone()])
-    stalled = threading.Thread(target=getattr(store, call), args=arguments)
+    store.stall(call, times=1)
+    calls: dict[Call, Callable[[], Any]] = {
+        "exists": lambda: store.exists([A]),
+        "get": lambda: store.get_into([A], [PAGE.clone()]),
+        "put": lambda: store.put_from([A], [PAGE.clone()]),
+    }
+    stalled = threading.Thread(target=calls[call])
     start = time.monotonic()
     stalled.start()
     stalled.join(0.1)
@@ -121,16 +126,16 @@ def test_a_stalled_call_goes_on_in_time() -> None:
 
 def test_a_late_write_hits_who_has_the_memory_then() -> None:
     store = FaultyStorage(MemoryStorage())
-    store.put([A, B], [PAGE, PAGE])
+    store.put_from([A, B], [PAGE, PAGE])
     memory, elsewhere = torch.zeros_like(PAGE), torch.zeros_like(PAGE)
     store.late_write(times=1)
-    assert store.get([A], [memory]) == [False]
+    assert store.get_into([A], [memory]) == [False]
     store.heal()
-    assert store.get([B], [elsewhere]) == [True]
+    assert store.get_into([B], [elsewhere]) == [True]
     assert torch.equal(elsewhere, PAGE)
-    assert store.get([B], [memory]) == [True]
+    assert store.get_into([B], [memory]) == [True]
     assert not torch.equal(memory, PAGE)
-    assert store.get([B], [memory]) == [True]
+    assert store.get_into([B], [memory]) == [True]
     assert torch.equal(memory, PAGE)
 
 

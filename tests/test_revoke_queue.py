@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,7 @@ from hicache_impl.variants.revoke_queue import RevokingCache, RevokingController
 
 ROOT = Path(__file__).resolve().parents[1]
 REVOKE_QUEUE: dict[str, Any] = {"cache_class": RevokingCache, "controller_class": RevokingController}
-
-
-@pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])
-def scenario(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scenario]]:
-    """Makes scenarios of the variant and audits each at the end."""
-    made: list[Scenario] = []
-
-    def make(**config: Any) -> Scenario:
-        made.append(Scenario(ranks=request.param, **REVOKE_QUEUE, **config))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.finish()
+SCENARIO = REVOKE_QUEUE
 
 
 # What holds of the reference holds of the variant, but for the order within a tick.

@@ -43,24 +43,24 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 def test_what_was_put_is_got(storage: Storage) -> None:
     assert storage.exists(KEYS) == 0
-    assert storage.put(KEYS, PAGES) == [True] * 4
+    assert storage.put_from(KEYS, PAGES) == [True] * 4
     into = blank(4)
-    assert storage.get(KEYS, into) == [True] * 4
+    assert storage.get_into(KEYS, into) == [True] * 4
     assert all(torch.equal(page, expected) for page, expected in zip(into, PAGES, strict=True))
     assert storage.stats()["puts"] == storage.stats()["hits"] == 4
 
 
 def test_exists_counts_the_leading_run(storage: Storage) -> None:
-    storage.put([KEYS[0], KEYS[1], KEYS[3]], [PAGES[0], PAGES[1], PAGES[3]])
+    storage.put_from([KEYS[0], KEYS[1], KEYS[3]], [PAGES[0], PAGES[1], PAGES[3]])
     assert storage.exists(KEYS) == 2
     assert storage.exists(KEYS[2:]) == 0
     assert storage.exists([]) == 0
 
 
 def test_a_miss_leaves_the_destination_alone(storage: Storage) -> None:
-    storage.put(KEYS[1:2], PAGES[1:2])
+    storage.put_from(KEYS[1:2], PAGES[1:2])
     into = blank(3)
-    assert storage.get(KEYS[:3], into) == [False, True, False]
+    assert storage.get_into(KEYS[:3], into) == [False, True, False]
     assert is_blank(into[0])
     assert torch.equal(into[1], PAGES[1])
     assert is_blank(into[2])
@@ -68,35 +68,35 @@ def test_a_miss_leaves_the_destination_alone(storage: Storage) -> None:
 
 
 def test_a_page_of_another_size_is_a_miss_and_counted(storage: Storage) -> None:
-    storage.put(KEYS[:1], PAGES[:1])
+    storage.put_from(KEYS[:1], PAGES[:1])
     for size in (LAYER_BYTES - 1, LAYER_BYTES + 1):
         into = torch.full((LAYERS, size), 7, dtype=torch.uint8)
-        assert storage.get(KEYS[:1], [into]) == [False]
+        assert storage.get_into(KEYS[:1], [into]) == [False]
         assert is_blank(into)
     assert storage.stats()["short"] == 2
 
 
 def test_a_destination_may_be_a_strided_view(storage: Storage) -> None:
-    storage.put(KEYS[:1], [PAGES[0].t().contiguous().t()])
+    storage.put_from(KEYS[:1], [PAGES[0].t().contiguous().t()])
     into = torch.zeros(LAYERS, 2 * LAYER_BYTES, dtype=torch.uint8)[:, ::2]
-    assert storage.get(KEYS[:1], [into]) == [True]
+    assert storage.get_into(KEYS[:1], [into]) == [True]
     assert torch.equal(into, PAGES[0])
 
 
 def test_the_store_keeps_a_copy(storage: Storage) -> None:
     page = PAGES[0].clone()
-    storage.put(KEYS[:1], [page])
+    storage.put_from(KEYS[:1], [page])
     page.zero_()
     into = blank()
-    assert storage.get(KEYS[:1], into) == [True]
+    assert storage.get_into(KEYS[:1], into) == [True]
     assert torch.equal(into[0], PAGES[0])
 
 
 def test_a_later_put_wins_and_clear_forgets(storage: Storage) -> None:
-    storage.put(KEYS[:1], PAGES[:1])
-    storage.put(KEYS[:1], PAGES[1:2])
+    storage.put_from(KEYS[:1], PAGES[:1])
+    storage.put_from(KEYS[:1], PAGES[1:2])
     into = blank()
-    assert storage.get(KEYS[:1], into) == [True]
+    assert storage.get_into(KEYS[:1], into) == [True]
     assert torch.equal(into[0], PAGES[1])
     storage.clear()
     assert storage.exists(KEYS) == 0
@@ -108,7 +108,11 @@ def test_a_later_put_wins_and_clear_forgets(storage: Storage) -> None:
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_a_name_that_could_be_a_path_is_refused(kind: str, key: str, tmp_path: Path) -> None:
     store = open_storage("memory" if kind == "memory" else f"file:{tmp_path / 'pages'}")
-    for call in (lambda: store.exists([key]), lambda: store.get([key], blank()), lambda: store.put([key], blank())):
+    for call in (
+        lambda: store.exists([key]),
+        lambda: store.get_into([key], blank()),
+        lambda: store.put_from([key], blank()),
+    ):
         with pytest.raises(ValueError, match="not a storage key"):
             call()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -116,9 +120,9 @@ def test_a_name_that_could_be_a_path_is_refused(kind: str, key: str, tmp_path: P
 
 def test_lists_and_types_must_fit(storage: Storage) -> None:
     with pytest.raises(ValueError):
-        storage.get(KEYS[:2], blank(1))
+        storage.get_into(KEYS[:2], blank(1))
     with pytest.raises(ValueError):
-        storage.put(KEYS[:1], [torch.zeros(4)])
+        storage.put_from(KEYS[:1], [torch.zeros(4)])
 
 
 def test_keys_tell_rank_geometries_apart() -> None:
@@ -142,13 +146,13 @@ def test_open_storage_says_when_the_directory_cannot_be(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_is_a_miss(file_storage: FileStorage) -> None:
-    file_storage.put(KEYS[:1], PAGES[:1])
+    file_storage.put_from(KEYS[:1], PAGES[:1])
     path = file_storage.path(KEYS[0])
     good = path.read_bytes()
     for index in range(len(good)):
         path.write_bytes(good[:index] + bytes([good[index] ^ (1 << index % 8)]) + good[index + 1 :])
         into = blank()
-        assert file_storage.get(KEYS[:1], into) == [False], index
+        assert file_storage.get_into(KEYS[:1], into) == [False], index
         assert is_blank(into[0])
     stats = file_storage.stats()
     assert stats["short"] == 8, "the length field"
@@ -156,68 +160,68 @@ def test_every_flipped_bit_is_a_miss(file_storage: FileStorage) -> None:
 
 
 def test_every_truncation_and_any_excess_is_a_miss(file_storage: FileStorage) -> None:
-    file_storage.put(KEYS[:1], PAGES[:1])
+    file_storage.put_from(KEYS[:1], PAGES[:1])
     path = file_storage.path(KEYS[0])
     good = path.read_bytes()
     assert len(good) == HEADER_BYTES + LAYERS * LAYER_BYTES
     for wrong in [good[:size] for size in range(len(good))] + [good + b"\0", good + good]:
         path.write_bytes(wrong)
         into = blank()
-        assert file_storage.get(KEYS[:1], into) == [False]
+        assert file_storage.get_into(KEYS[:1], into) == [False]
         assert is_blank(into[0])
     assert file_storage.stats()["short"] == len(good) + 2
     assert file_storage.exists(KEYS[:1]) == 1, "only reading tells"
-    assert file_storage.put(KEYS[:1], PAGES[:1]) == [True]
-    assert file_storage.get(KEYS[:1], blank()) == [True], "a put mends the file"
+    assert file_storage.put_from(KEYS[:1], PAGES[:1]) == [True]
+    assert file_storage.get_into(KEYS[:1], blank()) == [True], "a put mends the file"
 
 
 def test_a_file_under_another_name_is_not_that_page(file_storage: FileStorage) -> None:
-    file_storage.put(KEYS[:2], PAGES[:2])
+    file_storage.put_from(KEYS[:2], PAGES[:2])
     shutil.copy(file_storage.path(KEYS[0]), file_storage.path(KEYS[1]))
-    assert file_storage.get(KEYS[:2], blank(2)) == [True, False]
+    assert file_storage.get_into(KEYS[:2], blank(2)) == [True, False]
     assert file_storage.stats()["corrupt"] == 1
 
 
 def test_a_page_that_cannot_be_read_is_counted(file_storage: FileStorage) -> None:
     file_storage.path(KEYS[0]).mkdir(parents=True)
     assert file_storage.exists(KEYS[:1]) == 0
-    assert file_storage.get(KEYS[:1], blank()) == [False]
+    assert file_storage.get_into(KEYS[:1], blank()) == [False]
     assert file_storage.stats()["unreadable"] == 1
-    assert file_storage.put(KEYS[:1], PAGES[:1]) == [False], "a page cannot replace a directory"
+    assert file_storage.put_from(KEYS[:1], PAGES[:1]) == [False], "a page cannot replace a directory"
     assert file_storage.stats()["put_failures"] == 1
     assert not list(file_storage.directory.rglob(".tmp-*"))
 
 
 def test_a_deleted_directory_loses_pages_and_nothing_else(file_storage: FileStorage) -> None:
-    file_storage.put(KEYS, PAGES)
+    file_storage.put_from(KEYS, PAGES)
     shutil.rmtree(file_storage.directory)
     assert file_storage.exists(KEYS) == 0
-    assert file_storage.get(KEYS, blank(4)) == [False] * 4
+    assert file_storage.get_into(KEYS, blank(4)) == [False] * 4
     file_storage.clear()
-    assert file_storage.put(KEYS, PAGES) == [True] * 4
-    assert file_storage.get(KEYS, blank(4)) == [True] * 4
+    assert file_storage.put_from(KEYS, PAGES) == [True] * 4
+    assert file_storage.get_into(KEYS, blank(4)) == [True] * 4
 
 
 def test_a_directory_that_cannot_be_made_again_refuses_puts(file_storage: FileStorage) -> None:
     shutil.rmtree(file_storage.directory)
     file_storage.directory.write_text("in the way")
     assert file_storage.exists(KEYS) == 0
-    assert file_storage.get(KEYS[:1], blank()) == [False]
-    assert file_storage.put(KEYS[:2], PAGES[:2]) == [False, False]
+    assert file_storage.get_into(KEYS[:1], blank()) == [False]
+    assert file_storage.put_from(KEYS[:2], PAGES[:2]) == [False, False]
     file_storage.clear()
     assert file_storage.directory.read_text() == "in the way"
 
 
 def test_pages_outlive_the_store(file_storage: FileStorage) -> None:
-    file_storage.put(KEYS, PAGES)
+    file_storage.put_from(KEYS, PAGES)
     file_storage.close()
     again = FileStorage(file_storage.directory)
     assert again.exists(KEYS) == 4
-    assert again.get(KEYS, blank(4)) == [True] * 4
+    assert again.get_into(KEYS, blank(4)) == [True] * 4
 
 
 def test_clear_takes_pages_and_leftovers_and_leaves_the_rest(file_storage: FileStorage) -> None:
-    file_storage.put(KEYS, PAGES)
+    file_storage.put_from(KEYS, PAGES)
     folder = file_storage.path(KEYS[0]).parent
     (folder / ".tmp-dead-0").write_text("half")
     (folder / "00notes.txt").write_text("kept")
@@ -249,21 +253,21 @@ def run_threads(*targets: Callable[[], None]) -> None:
 def test_readers_of_one_key_see_one_whole_page(kind: str, tmp_path: Path) -> None:
     store = open_storage("memory" if kind == "memory" else f"file:{tmp_path / 'pages'}")
     key, size = KEYS[0], 4096
-    store.put([key], [torch.zeros(size, dtype=torch.uint8)])
+    store.put_from([key], [torch.zeros(size, dtype=torch.uint8)])
 
     def write(value: int) -> Callable[[], None]:
         page = torch.full((size,), value, dtype=torch.uint8)
 
         def repeat() -> None:
             for _ in range(60):
-                assert store.put([key], [page]) == [True]
+                assert store.put_from([key], [page]) == [True]
 
         return repeat
 
     def read() -> None:
         into = torch.zeros(size, dtype=torch.uint8)
         for _ in range(120):
-            assert store.get([key], [into]) == [True]
+            assert store.get_into([key], [into]) == [True]
             assert len(set(into.tolist())) == 1, "half of one page and half of another"
 
     run_threads(write(1), write(2), read, read)
@@ -282,9 +286,9 @@ def test_a_directory_that_vanishes_under_readers_and_writers(file_storage: FileS
     def use() -> None:
         into = blank(4)
         for _ in range(40):
-            answers = file_storage.put(KEYS, PAGES)
+            answers = file_storage.put_from(KEYS, PAGES)
             assert len(answers) == 4
-            got = file_storage.get(KEYS, into)
+            got = file_storage.get_into(KEYS, into)
             assert all(torch.equal(into[i], PAGES[i]) for i in range(4) if got[i])
             assert 0 <= file_storage.exists(KEYS) <= 4
 
@@ -298,7 +302,7 @@ def test_a_directory_that_vanishes_under_readers_and_writers(file_storage: FileS
     stats = file_storage.stats()
     assert stats["puts"] + stats["put_failures"] == 320
     assert stats["corrupt"] == stats["short"] == 0
-    assert file_storage.put(KEYS, PAGES) == [True] * 4
+    assert file_storage.put_from(KEYS, PAGES) == [True] * 4
     assert file_storage.exists(KEYS) == 4
 
 
@@ -308,7 +312,7 @@ def test_a_directory_that_vanishes_under_readers_and_writers(file_storage: FileS
 @pytest.fixture
 def faulty() -> FaultyStorage:
     store = FaultyStorage(MemoryStorage())
-    store.put(KEYS, PAGES)
+    store.put_from(KEYS, PAGES)
     return store
 
 
@@ -318,11 +322,11 @@ def only(*keys: str) -> Callable[[str], bool]:
 
 def test_raise_on_hits_the_call_and_the_keys_it_names(faulty: FaultyStorage) -> None:
     faulty.raise_on("get", only(KEYS[1]), times=2)
-    assert faulty.get(KEYS[:1], blank()) == [True]
+    assert faulty.get_into(KEYS[:1], blank()) == [True]
     for _ in range(2):
         with pytest.raises(StorageFault):
-            faulty.get(KEYS[:2], blank(2))
-    assert faulty.get(KEYS[:2], blank(2)) == [True, True]
+            faulty.get_into(KEYS[:2], blank(2))
+    assert faulty.get_into(KEYS[:2], blank(2)) == [True, True]
     assert faulty.exists(KEYS) == 4
     assert faulty.struck() == {"raise": 2}
 
@@ -331,7 +335,7 @@ def test_raise_on_put_stores_nothing(faulty: FaultyStorage) -> None:
     faulty.clear()
     faulty.raise_on("put")
     with pytest.raises(StorageFault):
-        faulty.put(KEYS, PAGES)
+        faulty.put_from(KEYS, PAGES)
     faulty.heal()
     assert faulty.exists(KEYS) == 0
 
@@ -339,22 +343,22 @@ def test_raise_on_put_stores_nothing(faulty: FaultyStorage) -> None:
 def test_miss_hides_pages_from_each_call(faulty: FaultyStorage) -> None:
     faulty.miss("get", only(KEYS[1]))
     into = blank(4)
-    assert faulty.get(KEYS, into) == [True, False, True, True]
+    assert faulty.get_into(KEYS, into) == [True, False, True, True]
     assert is_blank(into[1])
     faulty.miss("exists", only(KEYS[2]))
     assert faulty.exists(KEYS) == 2
     faulty.miss("put", only(KEYS[0]), times=1)
-    assert faulty.put(KEYS[:2], PAGES[:2]) == [False, True]
+    assert faulty.put_from(KEYS[:2], PAGES[:2]) == [False, True]
     faulty.heal()
-    assert faulty.get(KEYS, into) == [True] * 4
+    assert faulty.get_into(KEYS, into) == [True] * 4
 
 
 def test_short_answers_cover_one_page_less(faulty: FaultyStorage) -> None:
     for call in ("exists", "get", "put"):
         faulty.short(call, times=1)
     assert faulty.exists(KEYS) == 3
-    assert faulty.get(KEYS[:1], blank()) == []
-    assert faulty.put(KEYS[:2], PAGES[:2]) == [True]
+    assert faulty.get_into(KEYS[:1], blank()) == []
+    assert faulty.put_from(KEYS[:2], PAGES[:2]) == [True]
     assert faulty.exists(KEYS) == 4
     assert faulty.stats()["faults"] == 3
 
@@ -362,8 +366,8 @@ def test_short_answers_cover_one_page_less(faulty: FaultyStorage) -> None:
 def test_wrong_bytes_are_announced_as_right(faulty: FaultyStorage) -> None:
     faulty.wrong_bytes(only(KEYS[0]), times=1)
     into = blank(2)
-    assert faulty.get(KEYS[:2], into) == [True, True]
+    assert faulty.get_into(KEYS[:2], into) == [True, True]
     assert not torch.equal(into[0], PAGES[0])
     assert torch.equal(into[1], PAGES[1])
-    assert faulty.get(KEYS[:1], into[:1]) == [True]
+    assert faulty.get_into(KEYS[:1], into[:1]) == [True]
     assert torch.equal(into[0], PAGES[0])

@@ -158,9 +158,9 @@ def test_a_request_that_waits_for_ever_is_a_violation_and_not_a_hang(
     open_again = threading.Event()
 
     class Stuck(MemoryStorage):
-        def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+        def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
             open_again.wait()
-            return super().get(keys, into)
+            return super().get_into(keys, into)
 
     close = HiCache.close
 

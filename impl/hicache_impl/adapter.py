@@ -49,6 +49,8 @@ CAPABILITIES = (
     ),
 )
 GATED_CAPABILITIES = ("gates", "clock")
+ONE_BY_ONE = {"read_batch_pages": 1}
+"""If not told otherwise: whoever explores interleavings wants a moment between any two pages."""
 
 
 class Disagreement(Exception):
@@ -117,7 +119,9 @@ class Reference:
         with contextlib.suppress(Exception):
             # What went wrong before was reported by the call that met it.
             self.close()
-        self.config = config if isinstance(config, CacheConfig) else CacheConfig(**{**self._settings, **config})
+        if not isinstance(config, CacheConfig):
+            config = CacheConfig(**{**ONE_BY_ONE, **self._settings, **config})
+        self.config = config
         ranks = self.config.ranks
         self._asked = set()
         stores, self._owned = self._open_stores(ranks)
@@ -369,7 +373,9 @@ class Reference:
                 if store.exists([name]):
                     expected[name] = pool.content(page_hash, cache.rank)
             for name, content in expected.items():
-                if store.get([name], [page := torch.zeros_like(content)]) != [True] or not torch.equal(page, content):
+                if store.get_into([name], [page := torch.zeros_like(content)]) != [True] or not torch.equal(
+                    page, content
+                ):
                     problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
         return problems
 
@@ -402,11 +408,11 @@ class Reference:
         for rank, faulty in enumerate(self.faults):
             part, _ = self.config.part(rank)
             pages = [page_content(h, part, self.config.stored_layers, self.config.layer_bytes) for h in hashes]
-            faulty.inner.put(self.storage_keys(tokens, rank, namespace), pages)
+            faulty.inner.put_from(self.storage_keys(tokens, rank, namespace), pages)
             for pool in self.caches[rank].extra.values():
                 beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
                 keys = [pool.key(page_hash, rank, self.config.ranks) for page_hash in beside]
-                faulty.inner.put(keys, [pool.content(page_hash, rank) for page_hash in beside])
+                faulty.inner.put_from(keys, [pool.content(page_hash, rank) for page_hash in beside])
 
     # --- driving the ranks ---------------------------------------------------------------------------------------
 

@@ -132,11 +132,11 @@ class Life:
     def _store(self) -> None:
         """Another server stored a prompt, and what it needs beside it."""
         hashes = chain_hashes(self._draw.choice(self._prompts))
-        self.place.store.put(self._names(hashes), [self._content(page_hash) for page_hash in hashes])
+        self.place.store.put_from(self._names(hashes), [self._content(page_hash) for page_hash in hashes])
         for pool in self.cache.extra.values():
             beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
             keys = [pool.key(page_hash, self.cache.rank, self.cache.config.ranks) for page_hash in beside]
-            self.place.store.put(keys, [pool.content(page_hash, self.cache.rank) for page_hash in beside])
+            self.place.store.put_from(keys, [pool.content(page_hash, self.cache.rank) for page_hash in beside])
 
     def _break_storage(self) -> None:
         """On one rank, or on all."""
@@ -212,7 +212,9 @@ class Life:
         names = self._names(hashes)
         for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False):
             expected = self._content(page_hash)
-            if store.get([name], [page := torch.zeros_like(expected)]) != [True] or not torch.equal(page, expected):
+            if store.get_into([name], [page := torch.zeros_like(expected)]) != [True] or not torch.equal(
+                page, expected
+            ):
                 self.problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
 
     def _names(self, hashes: tuple[bytes, ...]) -> list[str]:

@@ -140,4 +140,4 @@ def _fill(store: MemoryStorage, key: PrefixKey, config: CacheConfig) -> None:
     hashes = chain_hashes(key)
     for rank in range(config.ranks):
         pages = [page_content(page_hash, rank, config.layers, config.layer_bytes) for page_hash in hashes]
-        store.put([storage_key(page_hash, rank, config.ranks) for page_hash in hashes], pages)
+        store.put_from([storage_key(page_hash, rank, config.ranks) for page_hash in hashes], pages)

@@ -34,7 +34,6 @@ def judge_part(name: str, explored: Sequence[Explored], seconds: float | None) -
     """Every property holds in every configuration, liveness is decided in all of them, and the outcomes are reached."""
     design = design_of(name)
     outcome = summarise(ExploreOptions(design, name), explored, seconds or 0.0)
-    rules = design_named(design).rules()
     violations = [says_violation(e.result.violation) for e in explored if e.result.violation is not None]
     lost = sorted({found.label for e in explored for found in e.lassos})
     missing = outcome.keys["sometimes_missing"]
@@ -46,9 +45,10 @@ def judge_part(name: str, explored: Sequence[Explored], seconds: float | None) -
     elif missing:
         says = f"outcomes never reached: {', '.join(missing)}"
     else:
-        safe, live = (sum(r.kind in kinds for r in rules) for kinds in (("invariant", "step"), ("live",)))
+        safe = sum(rule.kind in ("invariant", "step") for rule in design_named(design).rules())
         reached = len(must_reach(design_named(design), name))
-        says = f"{safe} properties hold, {reached} outcomes reached, {live} of liveness hold"
+        decided = set.intersection(*({found.property for found in e.live} for e in explored))
+        says = f"{safe} properties hold, {reached} outcomes reached, {len(decided)} of liveness hold"
     what = f"{design}, {name}: {counted(len(explored), 'configuration')}"
     row = VerifyRow("part", what, f"{outcome.keys['states']:,} states", seconds, says, outcome.verdict)
     return Part(row, dict(outcome.keys))

@@ -27,11 +27,11 @@ class PassingStore:
     def exists(self, keys: Sequence[str]) -> int:
         return self.inner.exists(keys)
 
-    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
-        return self.inner.get(keys, into)
+    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+        return self.inner.get_into(keys, into)
 
-    def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
-        return self.inner.put(keys, pages)
+    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+        return self.inner.put_from(keys, pages)
 
     def stats(self) -> dict[str, int]:
         return self.inner.stats()
@@ -56,16 +56,16 @@ class ReferenceKeepingStore(PassingStore):
                 return count
         return len(keys)
 
-    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
         return [self._get_one(key, page) for key, page in zip(keys, into, strict=True)]
 
-    def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
         self._pages.update(zip(keys, pages, strict=True))
         return [True] * len(keys)
 
     def _get_one(self, key: str, into: torch.Tensor) -> bool:
         if key not in self._pages:
-            return self.inner.get([key], [into]) == [True]
+            return self.inner.get_into([key], [into]) == [True]
         into.copy_(self._pages[key])
         return True
 
@@ -77,8 +77,8 @@ class LateStore(PassingStore):
         super().__init__(inner)
         self._late: set[int] = set()
 
-    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
-        answers = super().get(keys, into)
+    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+        answers = super().get_into(keys, into)
         for answer, page in zip(answers, into, strict=False):
             if not answer:
                 self._late.add(page.data_ptr())

@@ -93,7 +93,7 @@ class BackupDiesOfARaisingStore(Controller):
     """P31. `put` is not guarded (sglang <= 0.5.21)."""
 
     def _store_pages(self, job: BackupJob) -> int:
-        taken = self.storage.put(self._keys(job.hashes), [self.host.view(page) for page in job.host_pages])
+        taken = self.storage.put_from(self._keys(job.hashes), [self.host.view(page) for page in job.host_pages])
         return len(job.host_pages) - sum(taken)
 
 

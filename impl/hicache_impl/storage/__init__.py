@@ -23,12 +23,14 @@ class Storage(Protocol):
         """How many of `keys`, counted from the first, are present without a gap."""
         ...
 
-    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
-        """Fill each destination whole and say True, or leave it alone and say False."""
+    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+        """Fill each destination whole and say True, or say False; then its bytes are anything. Once this has returned,
+        the store writes to none of them."""
         ...
 
-    def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
-        """Store a copy of each page; True once `get` would find it."""
+    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+        """Store a copy of each page; True once `get_into` would find it. Once this has returned, the store reads from
+        none of them."""
         ...
 
     def stats(self) -> dict[str, int]:
@@ -36,7 +38,7 @@ class Storage(Protocol):
         ...
 
     def clear(self) -> None:
-        """Remove every page."""
+        """Remove every page, and nothing that is not a page of this kind of store."""
         ...
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ class FaultyStorage:
     `where` picks the keys that are hit (all, if not given); `times` is how often the fault strikes before it is used
     up (None: until healed), counted in calls for `raise_on`, `short` and `stall`, in pages otherwise. Ranks that share
     the store race for a limited number of strikes: give `where` for one rank, so that nothing depends on timing.
-    `taken_pages` counts the pages that a caller of `put` may believe to be stored.
+    `taken_pages` counts the pages that a caller of `put_from` may believe to be stored.
     """
 
     def __init__(self, inner: Storage) -> None:
@@ -96,7 +96,7 @@ class FaultyStorage:
                 break
         return max(0, count - self._strikes("short", "exists", keys))
 
-    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
         """The inner answer, without the pages that count as absent."""
         self._begin("get", keys)
         answer = [self._get_one(key, page) for key, page in zip(keys, into, strict=True)]
@@ -106,18 +106,18 @@ class FaultyStorage:
         if self._strikes("late_write", "get", [key]):
             self._late.add(page.data_ptr())
             return False
-        if self._strikes("miss", "get", [key]) or not self.inner.get([key], [page])[0]:
+        if self._strikes("miss", "get", [key]) or not self.inner.get_into([key], [page])[0]:
             return False
         if page.data_ptr() in self._late or self._strikes("wrong_bytes", "get", [key]):
             self._late.discard(page.data_ptr())
             page.bitwise_not_()
         return True
 
-    def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
         """The inner answer, without the pages that are refused."""
         self._begin("put", keys)
         answer = [
-            not self._strikes("miss", "put", [key]) and self.inner.put([key], [page])[0]
+            not self._strikes("miss", "put", [key]) and self.inner.put_from([key], [page])[0]
             for key, page in zip(keys, pages, strict=True)
         ]
         taken = self._cut(answer, "put", keys)

@@ -56,12 +56,12 @@ class FileStorage:
                 return count
         return len(keys)
 
-    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
         """Fill each destination whose file is whole; anything else is a miss and is counted."""
         check_pages(keys, into)
         return [self._get_one(key, page) for key, page in zip(keys, into, strict=True)]
 
-    def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
         """Write each page, over whatever is there, so that a bad file is mended; False where the medium refuses."""
         check_pages(keys, pages)
         return [self._put_one(key, page_to_bytes(page)) for key, page in zip(keys, pages, strict=True)]

@@ -28,12 +28,12 @@ class MemoryStorage:
                     return count
         return len(keys)
 
-    def get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
         """Fill each destination whose page is here in its size."""
         check_pages(keys, into)
         return [self._get_one(key, page) for key, page in zip(keys, into, strict=True)]
 
-    def put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
         """Store copies; never fails."""
         check_pages(keys, pages)
         payloads = [page_to_bytes(page) for page in pages]
