@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cache_scenario import Scenario, tokens
 from hicache_checks.conformance.monitor import MonitorConfig
@@ -115,6 +116,31 @@ def recorded_control(ranks: int = 2) -> list[list[Event]]:
     assert reference.detach()
     assert reference.begin_again()
     scenario.fetch("before", tokens(1, 2))
+    reference.close()
+    return logs_of(reference)
+
+
+def recorded_tiers(ranks: int = 2, **settings: Any) -> list[list[Event]]:
+    """Prompts are computed, copied to the host, stored, loaded back; a store refuses some; one comes while detached."""
+    scenario = Scenario(ranks=ranks, host_pages=config_of(ranks).host_pages, threshold_pages=1, **settings)
+    reference = scenario.reference
+    scenario.runtime.hold("backup.take")
+    reference.prefill(tokens(1, 1))
+    reference.prefill(tokens(2, 2))
+    scenario.turn()
+    reference.break_storage(ranks - 1, "put", "miss")
+    scenario.runtime.release_all()
+    reference.quiesce()
+    reference.heal_storage()
+    reference.evict_device(3)
+    reference.prefill(tokens(1, 1))
+    reference.prefill([*tokens(2, 2), *tokens(3, 1)])
+    reference.quiesce()
+    assert reference.detach()
+    reference.prefill(tokens(4, 1))
+    assert reference.attach()
+    reference.prefill(tokens(5, 1))
+    reference.quiesce()
     reference.close()
     return logs_of(reference)
 
