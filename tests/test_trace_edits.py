@@ -26,6 +26,7 @@ from spec_tables import page_tables
 
 PAGE = (Path(__file__).resolve().parents[1] / "spec" / "EVENTS.md").read_text(encoding="utf-8")
 LINES_OF_A_KIND = 12
+OF_POOLS = ("clamped", "slots_taken", "slots_freed")
 OTHER_TEXTS = ("other", "sched", "query", "min", "max", "barrier")
 
 
@@ -111,7 +112,7 @@ def test_the_recorded_trace_is_explained() -> None:
         assert outcome.finding is None
         assert (outcome.whole, outcome.events) == (True, len(trace(ranks)) - 2)
     kinds = {json.loads(line).get("kind") for line in trace(2)}
-    assert kinds >= set(FIELDS) - {"died", "clamped", *OF_CONTROL}, "an event that is never recorded is never altered"
+    assert kinds >= set(FIELDS) - {"died", *OF_POOLS, *OF_CONTROL}, "an event that is never recorded is never altered"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -126,6 +127,8 @@ def test_a_clamp_that_is_altered_is_noticed_at_its_line(ranks: int) -> None:
     assert len(clamps) == ranks
     for number in clamps:
         for name, event in alterations(whole[number]):
+            if ranks == 1 and ("clamped", name) in free_on_the_page("one rank"):
+                continue
             outcome = explain([*whole[:number], json.dumps(event) + "\n", *whole[number + 1 :]])
             assert is_refused(outcome), f"{name}: {event}"
             assert number + 1 in named(outcome), f"{name}: {event}: {outcome}"
@@ -209,4 +212,4 @@ def test_the_list_of_what_is_free_is_exact(ranks: int, column: str) -> None:
             outcome = explain([*whole[:line], json.dumps(event) + "\n", *whole[line + 1 :]])
             if not is_refused(outcome):
                 free.add((kind, name))
-    assert free == {name for name in free_on_the_page(column) if name[0] not in OF_CONTROL}
+    assert free == {name for name in free_on_the_page(column) if name[0] not in (*OF_POOLS, *OF_CONTROL)}

@@ -27,6 +27,8 @@ EVICTED = "evicted"
 WRITTEN = "written"
 COPIED = "copied"
 RECLAIMED = "reclaimed"
+SLOTS_TAKEN = "slots_taken"
+SLOTS_FREED = "slots_freed"
 STORED = "stored"
 LOADED = "loaded"
 ARRIVED = "arrived"
@@ -65,7 +67,7 @@ LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
     DECLINED: ("reason", "span"),
     STOPPED: (),
     SKIPPED: (),
-    CLAMPED: ("pages",),
+    CLAMPED: ("pages", "pool", "wanted", "free", "evictable"),
     REVOKED: ("reason", "by", "evictable", "free"),
     ALLOCATED: ("pages", "hit", "evictable", "free"),
     FETCHED: ("pages", "known", "reason"),
@@ -73,6 +75,8 @@ LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
     WRITTEN: ("node", "pages"),
     COPIED: ("node", "pages"),
     RECLAIMED: ("pages",),
+    SLOTS_TAKEN: ("pool", "slots", "free"),
+    SLOTS_FREED: ("pool", "slots", "free"),
     STORED: ("node", "pages", "failed"),
     LOADED: ("node", "pages"),
     ARRIVED: ("node", "pages"),

@@ -104,6 +104,7 @@ class ControlEvents(Explainer):
         self._agreed[rank] = None
         if not self.state.resetting:
             self._attempts.clear()
+            self._slots_free.update(self._slots_of)
         self._look_at_control()
 
     def _look_at_control(self) -> None:

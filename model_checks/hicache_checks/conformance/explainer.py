@@ -185,6 +185,8 @@ class Explainer:
         self._in_loop = self._is_attached = True
         self._backup_lives = [True] * config.ranks
         self._on_its_way = OnItsWay(config.ranks)
+        self._slots_free: dict[str, int] = {}
+        self._slots_of: dict[str, int] = {}
         self._refused: deque[dict[int, int]] = deque()
         self._stored_by = [0] * config.ranks
         self._stored_first = 0

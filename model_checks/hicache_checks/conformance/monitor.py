@@ -24,6 +24,7 @@ from hicache_checks.conformance.observation import (
     Event,
     OpId,
 )
+from hicache_checks.conformance.pool_events import PoolEvents
 from hicache_checks.conformance.thread_events import ThreadEvents
 from hicache_checks.conformance.tier_events import TierEvents
 from hicache_checks.conformance.tree_seen import Unexplained
@@ -31,8 +32,12 @@ from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
 NEEDED_BY_NONE = "pages were evicted for no step that needs them"
+WHILE_EVICTING = ("evicted", "slots_freed", "slots_taken")
 ANY_TIME = ("closed", *OF_CONTROL)
-DRAINED = ("allocated", "clamped", "skipped", "evicted", "reclaimed", "stored", "copied", "arrived")
+DRAINED = (
+    *("allocated", "clamped", "skipped", "evicted", "reclaimed", "slots_taken", "slots_freed"),
+    *("stored", "copied", "arrived"),
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Finding:
         return f"{self.property}: {self.message}{place}"
 
 
-class Monitor(ThreadEvents, TierEvents, ControlEvents):
+class Monitor(ThreadEvents, TierEvents, PoolEvents, ControlEvents):
     """Feed it events in a merged order; `finding` is the first that is not explained, and then it stops.
 
     `is_late(op)`: whether the time limit of an operation has passed, for the policy `timeout`; without it lateness is
@@ -158,7 +163,7 @@ class Monitor(ThreadEvents, TierEvents, ControlEvents):
         first = self._lockstep.see(event)
         if first is None:
             self._explain_step(event)
-            if event.kind != "evicted" and self._tree.evicted_for_nothing():
+            if event.kind not in WHILE_EVICTING and self._tree.evicted_for_nothing():
                 raise Unexplained("step_eviction_is_needed", NEEDED_BY_NONE)
             if event.op in self._slots:
                 self._retire(event.op)
@@ -233,15 +238,15 @@ class Monitor(ThreadEvents, TierEvents, ControlEvents):
         self._expect("skipped", self._slot(event.op))
 
     def _on_clamped(self, event: Event) -> None:
-        """Pools that the specification does not have are short of room: from here on the hit is no longer than this."""
+        """A pool beside the pages is short of room: from here on the hit is no longer than this."""
         slot, pages = self._slot(event.op), event.data["pages"]
         if any(not queue or queue[0] != slot for queue in self.state.hit_queue):
             raise Unexplained("step_drain_decides_its_own_attempt", "this is not the next answer on every rank")
         if not 0 <= pages < self.state.hit[0][slot]:
             raise Unexplained("P12 clamped_to_less", f"the hit is {self.state.hit[0][slot]} pages")
+        self._check_shortage(event)
         for hits in self.state.hit:
             hits[slot] = pages
-        self.unobserved += 1
         self._clamp = event
 
     def _on_allocated(self, event: Event) -> None:

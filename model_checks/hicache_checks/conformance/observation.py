@@ -25,6 +25,8 @@ WITHOUT_OPERATION = frozenset(
         "written",
         "copied",
         "reclaimed",
+        "slots_taken",
+        "slots_freed",
         "backed_up",
         "stored",
         "loaded",
@@ -157,6 +159,7 @@ NODE = Values("a node's id", is_count)
 NUMBER = Values("a number", is_count)
 FLAG = Values("true, false", lambda value: type(value) is bool)
 TEXT = Values("text", is_text)
+SLOTS = Values("slots", is_count)
 
 DECLINES = ("pending", "too_short", "limited")
 # The last known node is on the device only, so nothing may hang under it on the host: a reason of a tree with two
@@ -169,6 +172,8 @@ VALUES: dict[str, Values] = {
     **dict.fromkeys(("span", "base", "pages", "hit", "known", "evictable", "free", "failed", "counted"), PAGES),
     **dict.fromkeys(("node", "anchor"), NODE),
     **dict.fromkeys(("group", "call", "error"), TEXT),
+    **dict.fromkeys(("slots", "wanted"), SLOTS),
+    "pool": TEXT,
     "page": PAGE,
     "number": NUMBER,
     "terminated": FLAG,
