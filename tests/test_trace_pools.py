@@ -64,6 +64,19 @@ def test_what_pools_do_is_explained_and_nothing_is_taken_on_trust(ranks: int) ->
     assert monitor.unobserved == 0
 
 
+def test_a_hit_is_shortened_to_nothing_where_a_window_reaches_back() -> None:
+    """What the window of no page at all would take is not asked."""
+    window = {"name": "window", "kind": "window", "window_pages": 2, "host_slots": 3, "device_slots": 3}
+    scenario = Scenario(ranks=1, threshold_pages=1, tree="unified", pools=[window])
+    scenario.reference.prefill(tokens(1, 2))
+    scenario.submit("a", tokens(1, 3))
+    scenario.turn()
+    (clamped,) = scenario.events("clamped")
+    assert clamped.data == {"pages": 0, "pool": "window", "wanted": 2, "free": 1, "evictable": 0}
+    assert scenario.ends() == [(("a", 1), "revoked", "below_threshold")]
+    scenario.finish()
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("edits", [lost, twice, another], ids=["lost", "twice", "another"])
 def test_every_event_that_differs_is_noticed(ranks: int, edits: Callable[..., Iterator[Edit]]) -> None:

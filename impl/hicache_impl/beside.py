@@ -30,13 +30,14 @@ class Beside(Ledger):
     def _clamp(self, op: Operation) -> None:
         """Shorten the hit to the last end that all pools have room for: all of them grant it, or none grants any."""
         ends = range(op.hit_pages, 0, -1) if op.ends is None else reversed(op.ends)
-        shortage = None
+        longer: Shortage | None = None
         for end in (*(end for end in ends if end <= op.hit_pages), 0):
-            longer, shortage = shortage, self._shortage(op, end)
+            shortage = self._shortage(op, end) if end else None
             if shortage is None:
-                if longer is not None:
-                    op.clamp(end, longer)
-                return
+                break
+            longer = shortage
+        if longer is not None:
+            op.clamp(end, longer)
 
     def _shortage(self, op: Operation, pages: int) -> Shortage | None:
         """What some pool has not, and cannot make, room for, of this many pages of the hit. Nothing is evicted yet.
