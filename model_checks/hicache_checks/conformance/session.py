@@ -234,7 +234,7 @@ class Session:
             self._call(Step("heal_storage"))
 
     def _do_overlap(self, step: Step) -> None:
-        """Two prompts are computed, one after the other, before the first is copied to the host."""
+        """Two prompts are computed, one after the other, before the first is copied to the host (§10.2, §10.3)."""
         first, second = step.args
         self._call(Step("hold_copies"))
         self._do_prefill(Step("prefill", (first,)))
@@ -250,7 +250,7 @@ class Session:
         self._do_fetch(Step("fetch", step.args[:1]))
 
     def _do_compute_detached(self, step: Step) -> None:
-        """A prompt is computed while no store is attached, another one after that."""
+        """A prompt is computed while no store is attached (§13.2), another one after that: it is stored (§11.2)."""
         first, second = step.args
         if self._call(Step("detach")):
             self._do_prefill(Step("prefill", (first,)))
@@ -278,7 +278,7 @@ class Session:
         return (OTHER_LAYOUT,) if differs is None else ((differs, place[differs] + 1),)
 
     def _do_fill_disk(self, step: Step) -> None:
-        """A disk has no room in the middle of a page, while a computed prompt goes to storage; then it has."""
+        """A disk has no room in the middle of a page, while a computed prompt goes to storage (§11.3); then it has."""
         rank, prompt = step.args
         self._call(Step("break_storage", (rank, "put", "short")))
         self._do_prefill(Step("prefill", (prompt,)))
@@ -327,7 +327,7 @@ class Session:
         self._do_prefill(Step("prefill", (prompt,)))
 
     def _do_flush(self, step: Step) -> None:
-        """The whole system as it was at the start, whatever is on its way."""
+        """The whole system as it was at the start, whatever is on its way. §13.2 says how, §13.6 that it ends."""
         is_told = "resets" in self.can
         call = Step("begin_again") if is_told else step
         self._guarded(lambda: self._judge.before(call, self._place.now()))
@@ -343,7 +343,7 @@ class Session:
         self._look_at_rest()
 
     def _do_reattach(self, step: Step) -> None:
-        """The store is detached, whatever is on its way, and attached again."""
+        """The store is detached, whatever is on its way, and attached again. §13.2 says how, §13.6 that it ends."""
         if not (self._call(Step("detach")) and self._call(Step("attach"))) and not self.is_struck:
             raise Broken("P15 detach", "it does not come to rest, or cannot start again", place="reattach")
 
