@@ -11,7 +11,7 @@ from typing import Any
 from hicache_checks.conformance.bound_state import laid_over, section_of
 from hicache_checks.conformance.merge import Lockstep
 from hicache_checks.conformance.observation import Event, OpId
-from hicache_checks.conformance.on_its_way import OnItsWay
+from hicache_checks.conformance.on_its_way import Job, OnItsWay
 from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 from hicache_spec.binding import Property
@@ -187,7 +187,7 @@ class Explainer:
         self._on_its_way = OnItsWay(config.ranks)
         self._slots_free: dict[str, int] = {}
         self._slots_of: dict[str, int] = {}
-        self._refused: deque[dict[int, int]] = deque()
+        self._refused: deque[Job] = deque()
         self._stored_by = [0] * config.ranks
         self._stored_first = 0
         self._event: Event | None = None

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from hicache_checks.conformance.bound_state import laid_over, section_of
+from hicache_checks.conformance.observation import Event
 from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
 from hicache_spec.parts import PARTS
@@ -26,11 +27,13 @@ STORED = "P32 stored_is_stored"
 
 @dataclass(frozen=True)
 class Job:
-    """Pages of a node, as many as it had when they set out. `refused`: of these, by rank, those not in storage."""
+    """Pages of a node, as many as it had when they set out. `refused`: of these, by rank, those not in storage. `said`:
+    by rank, the event that said so."""
 
     node: int
     pages: int
     refused: dict[int, int]
+    said: dict[int, Event]
 
 
 @lru_cache(16)
@@ -82,7 +85,7 @@ class OnItsWay:
             self._step("copy_land_on_host", rank)
         self._step("sched_take_copy")
 
-    def back_up(self, rank: int, pages: int, failed: int) -> None:
+    def back_up(self, rank: int, pages: int, failed: int, said: Event | None = None) -> None:
         """The backup thread of a rank is done with its next job. `failed`: so many pages are not in storage."""
         rule = "backup_fail_page" if failed else "backup_put_page"
         queue = self.state.backup_queue[rank]
@@ -91,6 +94,8 @@ class OnItsWay:
             if job.pages != pages or failed > pages:
                 raise Unexplained(self._named(rule), f"its next job has {job.pages} pages")
             job.refused[rank] = failed
+            if said is not None:
+                job.said[rank] = said
         self._step(rule, rank)
 
     def refuse(self) -> None:
@@ -133,7 +138,7 @@ class OnItsWay:
         if not self._free:
             self._grow()
         chain = self._free.pop()
-        self._jobs[chain] = Job(node, pages, {})
+        self._jobs[chain] = Job(node, pages, {}, {})
         return chain
 
     def _expect(self, queue: list[int], node: int, pages: int, rule: str) -> int:

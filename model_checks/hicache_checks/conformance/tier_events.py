@@ -27,26 +27,27 @@ class TierEvents(Explainer):
     def _on_backed_up(self, event: Event) -> None:
         if not self._backup_lives[event.rank]:
             raise Unexplained("inv_no_thread_outlives_its_storage", "the backup thread has ended")
-        self._on_its_way.back_up(event.rank, event.data["pages"], event.data["failed"])
+        self._on_its_way.back_up(event.rank, event.data["pages"], event.data["failed"], event)
 
     def _on_stored(self, event: Event) -> None:
         node, pages = event.data["node"], event.data["pages"]
         if self.state.place[0] == DETACHED:
             self._on_its_way.refuse()
         job = self._on_its_way.stored(node, pages)
-        self._refused.append(job.refused)
+        self._refused.append(job)
         self._tree.let_go(node)
 
     def _check_refused(self, event: Event) -> None:
         """Each rank says what its own storage has refused; the ranks say it one after the other."""
         at = self._stored_by[event.rank] - self._stored_first
         self._stored_by[event.rank] += 1
-        refused = self._refused[at][event.rank]
+        job = self._refused[at]
         while self._refused and min(self._stored_by) > self._stored_first:
             self._refused.popleft()
             self._stored_first += 1
-        if event.data["failed"] != refused:
-            raise Unexplained(STORED, f"{refused} pages were refused on this rank")
+        if event.data["failed"] != job.refused[event.rank]:
+            said = [job.said[event.rank]] if event.rank in job.said else []
+            raise Unexplained(STORED, f"{job.refused[event.rank]} pages were refused on this rank", said)
 
     def _on_loaded(self, event: Event) -> None:
         """Host pages stay where they are until the device has them."""
