@@ -31,8 +31,11 @@ class Bounds(enum.StrEnum):
     STORING = "copying+storing"
     CONTROL = "control"
     RESETTING = "copying+control+resetting"
+    DETACHING = "copying+storing+control+resetting+detaching"
     POOLS = "pools"
     TURNOVER = "control+pools+turnover"
+    CARRYING = "copying+pools+carrying"
+    DEPOSITING = "copying+storing+pools+carrying+depositing"
     GROUPS = "groups"
 
 
