@@ -1,12 +1,10 @@
-"""Logs in which one event is lost, stands twice or is another one; and what the specification says of logs."""
+"""Logs in which one event is lost, stands twice or is another one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from hicache_checks.conformance.merge import Merger
-from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
 from hicache_checks.conformance.observation import FIELDS, Event, values_of
 
 Logs = list[list[Event]]
@@ -21,19 +19,6 @@ class Edit:
     logs: Logs
     place: int
     kinds: frozenset[str]
-
-
-def explain(logs: Logs, config: MonitorConfig) -> Finding | None:
-    """The first that is not explained."""
-    monitor, merger = Monitor(config), Merger(len(logs))
-    for rank, log in enumerate(logs):
-        merger.push(rank, log)
-    for event in merger.ready():
-        monitor.feed(event)
-    if monitor.finding is None and merger.stuck():
-        return Finding("stuck", "", None)
-    monitor.finish()
-    return monitor.finding
 
 
 def lost(logs: Logs, kinds: Collection[str], free: Free) -> Iterator[Edit]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cache_scenario import Scenario, tokens
-from edited_logs import Edit, Logs, another, explain, lost, twice
+from edited_logs import Edit, Logs, another, lost, twice
 from hicache_checks.conformance.observation import OF_CONTROL, checked
 from hicache_impl.cache import HiCache
 from hicache_impl.controller import Controller
-from recorded_trace import config_of, recorded_control
+from recorded_trace import config_of, explain, recorded_control
 
 # Why a rank could not start is for people.
 FREE = {("start_failed", "reason")}

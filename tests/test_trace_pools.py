@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from cache_scenario import Scenario, tokens
-from edited_logs import Edit, Logs, another, explain, lost, twice
+from edited_logs import Edit, Logs, another, lost, twice
 from hicache_checks.conformance.monitor import Monitor
 from hicache_checks.conformance.observation import Event
 from hicache_impl.beside import Beside
 from hicache_impl.cache import HiCache
 from hicache_impl.operation import Operation, Shortage
-from recorded_trace import config_of, logs_of, recorded_clamp
+from recorded_trace import config_of, explain, logs_of, recorded_clamp
 
 OF_POOLS = ("clamped", "slots_taken", "slots_freed")
 # What a single rank says of a shortage is compared with nobody's.

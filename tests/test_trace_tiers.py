@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from cache_scenario import Scenario, tokens
-from edited_logs import Edit, Logs, another, explain, lost, twice
+from edited_logs import Edit, Logs, another, lost, twice
 from hicache_checks.conformance.monitor import MonitorConfig
 from hicache_checks.conformance.observation import checked
 from hicache_checks.conformance.on_its_way import CHAINS, OnItsWay
 from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_impl.cache import HiCache
 from hicache_impl.controller import BackupAck, BackupJob
-from recorded_trace import config_of, recorded_tiers
+from recorded_trace import config_of, explain, recorded_tiers
 
 OF_TIERS = ("written", "copied", "backed_up", "stored", "loaded", "arrived")
 WAYS = {"at once": {}, "under way": {"async_copies": True}}

@@ -46,9 +46,10 @@ class Storage(Protocol):
         ...
 
 
-def storage_key(page_hash: bytes, rank: int, ranks: int) -> str:
-    """The page's name: its hash, and the rank geometry, because a page of 1 of 2 ranks is not a page of 1 of 4."""
-    return f"{page_hash.hex()}_{rank:x}_{ranks:x}"
+def storage_key(page_hash: bytes, shard: str) -> str:
+    """The page's name: its hash, and which part of it that is (see Layout.shard), because a page of 1 of 2 ranks is not
+    a page of 1 of 4."""
+    return f"{page_hash.hex()}_{shard}"
 
 
 def is_key(name: str) -> bool:
