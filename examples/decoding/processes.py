@@ -1,0 +1,117 @@
+"""Sessions in processes of their own: one for each rank, over gloo, or a new one that comes after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from decoding.model import Shard
+from decoding.session import Place, Row, Session, run
+from hicache_impl import gloo_groups
+
+PROCESS_S = 120.0
+COLLECTIVE_TIMEOUT_S = 60.0
+
+
+class Processes:
+    """`python PROGRAM --process FOLDER RANK` for each rank of a session, begun at once. `folder` must be empty."""
+
+    def __init__(self, program: Path, session: Session, folder: Path) -> None:
+        self._session, self._folder = session, folder
+        folder.mkdir(parents=True)
+        (folder / "session.json").write_bytes(msgspec.json.encode(session))
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, str(program), "--process", str(folder), str(rank)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=(folder / f"rank-{rank}.stderr").open("wb"),
+            )
+            for rank in range(session.ranks)
+        ]
+
+    def rows(self) -> list[Row]:
+        """What came of it. A process that does not answer, and ranks that do not agree, are something wrong."""
+        end_s = time.monotonic() + PROCESS_S
+        try:
+            for process in self._processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, end_s - time.monotonic()))
+        finally:
+            self.kill()
+        answers = [self._answer(rank) for rank in range(self._session.ranks)]
+        silent = [rank for rank, answer in enumerate(answers) if answer is None]
+        if silent:
+            why = [f"rank {rank} did not answer: {self._last_words(rank)}" for rank in silent]
+            return [self._nothing(tree, store, why) for tree in self._session.trees for store, _ in self._session.stores]
+        return [_merged(rows) for rows in zip(*(answer for answer in answers if answer is not None), strict=True)]
+
+    def kill(self) -> None:
+        """End those that still run."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _answer(self, rank: int) -> list[Row] | None:
+        path = self._folder / f"rank-{rank}.json"
+        return msgspec.json.decode(path.read_bytes(), type=list[Row]) if path.exists() else None
+
+    def _last_words(self, rank: int) -> str:
+        said = (self._folder / f"rank-{rank}.stderr").read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line for line in reversed(said) if line.strip()), "it is silent")
+
+    def _nothing(self, tree: str, store: str, why: list[str]) -> Row:
+        return Row(tree=tree, store=store, ranks=self._session.ranks, again=self._session.again, wrong=why)
+
+
+def _merged(rows: Sequence[Row]) -> Row:
+    """What is the same on every rank, and what is wrong on any."""
+    first = rows[0]
+    wrong = [f"rank {rank}: {line}" for rank, row in enumerate(rows) for line in row.wrong]
+    for name in ("requests", "aborted", "tokens", "dropped_pages"):
+        if any(getattr(row, name) != getattr(first, name) for row in rows):
+            wrong.append(f"the ranks differ in {name}: {[getattr(row, name) for row in rows]}")
+    return msgspec.structs.replace(first, wrong=wrong)
+
+
+def work(folder: Path, rank: int) -> None:
+    """The rank of a session that this process is; its rows are left in the folder."""
+    session = msgspec.json.decode((folder / "session.json").read_bytes(), type=Session)
+    rows = run(session, Place(Shard()) if session.ranks == 1 else _place(folder, rank, session.ranks))
+    unfinished = folder / f"rank-{rank}.unfinished"
+    unfinished.write_bytes(msgspec.json.encode(rows))
+    unfinished.rename(folder / f"rank-{rank}.json")
+    # After a finding, peers may hang in a collective and worker threads in a store; nobody waits for them.
+    os._exit(0)
+
+
+def _place(folder: Path, rank: int, ranks: int) -> Place:
+    import torch.distributed as dist
+
+    if sys.platform == "linux":
+        # All ranks are on this machine; the host's name need not resolve.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{(folder / 'rendezvous').absolute()}",
+        rank=rank,
+        world_size=ranks,
+        timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
+    )
+
+    def add(summand: Tensor) -> Tensor:
+        total = summand.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    return Place(Shard(rank, ranks, add), lambda: gloo_groups(timeout_s=COLLECTIVE_TIMEOUT_S))
