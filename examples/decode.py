@@ -4,10 +4,10 @@
 
 For each tree, store and number of ranks: conversations with shared prefixes, on pools that are too small for them, some
 aborted while their pages are fetched; and where the store is durable, once more in a new process, which must find
-everything in the store. A store is `memory`, `file`, `lmdb` or whatever `open_storage` takes. The logits of the last
-position of each prompt and of each generated token must be equal to the reference's, and every page on the device, on
-the host and in the store must hold the reference's bytes. Nothing is exact that never hit: tokens must come from the
-device (L1), from the host (L2) and from the store (L3).
+everything in the store. If not told otherwise, two ranks run on one store only. A store is one of the names below, or
+whatever `open_storage` takes. The logits of the last position of each prompt and of each generated token must be equal
+to the reference's, and every page on the device, on the host and in the store must hold the reference's bytes. Nothing
+is exact that never hit: tokens must come from the device (L1), from the host (L2) and from the store (L3).
 
 Exit code 0: exact. 1: not exact, and what is wrong. 2: bad usage.
 """
@@ -21,7 +21,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from decoding.model import HEADS, SHAPES, Shard
+import msgspec
+
+from decoding.model import SHAPES, Shard
 from decoding.processes import Processes, work
 from decoding.report import last_line, table, wrong
 from decoding.session import Place, Row, Session, run
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str], place: Place | None = None) -> int:
         except Missing as error:
             print(f"decode: {error}", file=sys.stderr)
             return 2
-        rows = example.rows(trees, stores, options.ranks or RANKS)
+        rows = example.rows(_sessions(trees, stores, options.ranks))
     print(table(rows))
     for line in wrong(rows):
         print(line)
@@ -73,20 +75,18 @@ class Example:
                 print(f"skipped {store}: {error}")
         return tuple(found)
 
-    def rows(self, trees: tuple[str, ...], stores: tuple[tuple[str, str], ...], ranks: Sequence[int]) -> list[Row]:
-        """The processes of several ranks run beside this one, where the rank that is alone runs."""
+    def rows(self, sessions: Sequence[Session]) -> list[Row]:
+        """The processes of several ranks run beside this one, where the rank that is alone runs; and then what comes
+        after a restart."""
         rows: list[Row] = []
         with ExitStack() as ends:
-            begun = [self._begin(ends, Session(trees=trees, stores=stores, ranks=n)) for n in ranks if n > 1]
-            if 1 in ranks:
-                rows += run(Session(trees=trees, stores=stores), self._place)
+            begun = [self._begin(ends, session) for session in sessions if session.ranks > 1]
+            for session in sessions:
+                rows += run(session, self._place) if session.ranks == 1 else []
             for processes in begun:
                 rows += processes.rows()
-            durable = tuple(pair for pair in stores if is_durable(pair[0]))
-            if durable:
-                again = [Session(trees=trees, stores=durable, ranks=n, again=True) for n in ranks]
-                for processes in [self._begin(ends, session) for session in again]:
-                    rows += processes.rows()
+            for processes in [self._begin(ends, again) for session in sessions for again in _after_a_restart(session)]:
+                rows += processes.rows()
         return rows
 
     def _begin(self, ends: ExitStack, session: Session) -> Processes:
@@ -96,12 +96,25 @@ class Example:
         return processes
 
 
+def _sessions(trees: tuple[str, ...], stores: Sequence[tuple[str, str]], ranks: Sequence[int] | None) -> list[Session]:
+    """All stores with each number of ranks that is asked for; if none is, two ranks have one store, that endures if
+    there is such a one."""
+    lasting = [pair for pair in stores if is_durable(pair[0])]
+    of_ranks = {n: stores if ranks or n == 1 else (lasting or stores)[-1:] for n in ranks or RANKS}
+    return [Session(trees=trees, stores=tuple(of_one), ranks=n) for n, of_one in of_ranks.items()]
+
+
+def _after_a_restart(session: Session) -> list[Session]:
+    """The same with the stores that have kept what was in them; none, if there are none."""
+    durable = tuple(pair for pair in session.stores if is_durable(pair[0]))
+    return [msgspec.structs.replace(session, stores=durable, again=True)] if durable else []
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="decode", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tree", action="append", choices=list(SHAPES), help="one of the trees; all, if not given")
     parser.add_argument("--store", action="append", help=f"a store; {', '.join(NAMES)}, if not given")
-    ranks = [n for n in range(1, HEADS + 1) if HEADS % n == 0]
-    parser.add_argument("--ranks", action="append", type=int, choices=ranks, help="1 and 2, if not given")
+    parser.add_argument("--ranks", action="append", type=int, choices=RANKS, help="1 or 2; both, if not given")
     parser.add_argument("--process", nargs=2, help=argparse.SUPPRESS)
     return parser
 

@@ -1,4 +1,4 @@
-"""What the reference has computed, by page hash: every byte on the device, on the host and in the store is held to it."""
+"""What the reference has computed, by page hash: every byte on device, on host and in the store is held to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Computed:
         self._where: dict[bytes, tuple[Private, int]] = {}
         for request in requests:
             for at, page_hash in enumerate(chain_hashes(key_of(request.fed, namespace))):
-                self._where.setdefault(page_hash, (request.memory, at))
+                self._where.setdefault(page_hash, (request.memories[model.shard.rank], at))
 
     def page(self, page_hash: bytes) -> Tensor:
         """uint8 (layers, layer_bytes)."""

@@ -24,7 +24,7 @@ L1, L2, L3, COMPUTED = "L1", "L2", "L3", "computed"
 
 @dataclass
 class _Waiting:
-    """A request from its submission until it runs. `gone`: it is aborted while its pages are fetched, and comes again."""
+    """A request until it runs. `gone`: it goes away while its pages are fetched, and comes again."""
 
     request: Request
     gone: bool

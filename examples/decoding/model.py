@@ -1,10 +1,11 @@
 """A small transformer in plain torch, float32: attention, attention within a window, a state-space layer.
 
-What is computed for a token is computed in its own row of a matrix of a page's rows, whether all of the page is computed
-together (prefill) or one token after the other (decoding). So all matrix products have the same shapes, and a token's
-row is the same, bit for bit, in whichever company it was computed.
+What is computed for a token is computed in its own row of a matrix with a row for each token of a page, whether all of
+the page is computed together (prefill) or one token after the other (decoding). So all matrix products have the same
+shapes, and a token's row is the same, bit for bit, in whichever company it was computed.
 
-With several ranks, each has some of the heads, and the outputs are summed over them.
+With two ranks, each has half of the heads, and the outputs are summed over them. (With more, the order of the sum would
+matter, and it is not ours to choose.)
 """
 
 from __future__ import annotations
@@ -185,9 +186,7 @@ class Layer:
     def __init__(self, weights: Weights, kind: str, layer: int) -> None:
         self.kind, self.layer = kind, layer
         span_pages = WINDOW_PAGES if kind == WINDOW else None
-        self.mix: Mixer = (
-            StateSpace(weights, layer) if kind == STATE else Attention(weights, kind, layer, span_pages)
-        )
+        self.mix: Mixer = StateSpace(weights, layer) if kind == STATE else Attention(weights, kind, layer, span_pages)
         self.up, self.down = weights.whole(WIDTH, 2 * WIDTH), weights.whole(2 * WIDTH, WIDTH)
 
 
@@ -198,30 +197,40 @@ class Model:
         self.tree, self.shard, self.kinds = tree, shard, SHAPES[tree]
         weights = Weights(shard)
         self.embedding, self.unembedding = weights.whole(VOCABULARY, WIDTH), weights.whole(WIDTH, VOCABULARY)
-        self.layers = [
-            Layer(weights, kind, self.kinds[:index].count(kind)) for index, kind in enumerate(self.kinds)
-        ]
+        self.layers = [Layer(weights, kind, self.kinds[:index].count(kind)) for index, kind in enumerate(self.kinds)]
 
     def count(self, kind: str) -> int:
         """Layers of this kind."""
         return self.kinds.count(kind)
 
     def forward(self, tokens: Sequence[int], start: int, memory: Memory) -> Tensor:
-        """float32 (tokens, VOCABULARY): the logits after each of these tokens, which stand at `start` and behind it.
+        """See the function of this name."""
+        return forward([self], tokens, start, [memory])
 
-        They are of one page; what is before them is in `memory`, and afterwards they are, too.
-        """
-        page, row = divmod(start, PAGE_TOKENS)
-        rows = range(row, row + len(tokens))
-        assert len(tokens) >= 1
-        assert rows.stop <= PAGE_TOKENS, "a forward pass is of one page"
-        x = torch.zeros(PAGE_TOKENS, WIDTH)
-        x[row : rows.stop] = self.embedding[list(tokens)]
-        for layer in self.layers:
+
+def forward(models: Sequence[Model], tokens: Sequence[int], start: int, memories: Sequence[Memory]) -> Tensor:
+    """float32 (tokens, VOCABULARY): the logits after each of these tokens, which stand at `start` and behind it.
+
+    They are of one page; what is before them is in the memories, and afterwards they are, too. `models`: one rank's
+    shard, or all shards together, each with a memory of its own.
+    """
+    page, row = divmod(start, PAGE_TOKENS)
+    rows = range(row, row + len(tokens))
+    assert len(tokens) >= 1
+    assert rows.stop <= PAGE_TOKENS, "a forward pass is of one page"
+    first = models[0]
+    x = torch.zeros(PAGE_TOKENS, WIDTH)
+    x[row : rows.stop] = first.embedding[list(tokens)]
+    for layer, *others in zip(*(model.layers for model in models), strict=True):
+        for memory in memories:
             memory.wait(layer.kind, layer.layer)
-            x = x + self.shard.add(layer.mix(_normed(x), page, rows, memory))
-            x = x + functional.silu(_normed(x) @ layer.up) @ layer.down
-        return (_normed(x) @ self.unembedding)[row : rows.stop].clone()
+        normed = _normed(x)
+        summand = layer.mix(normed, page, rows, memories[0])
+        for other, memory in zip(others, memories[1:], strict=True):
+            summand = summand + other.mix(normed, page, rows, memory)
+        x = x + first.shard.add(summand)
+        x = x + functional.silu(_normed(x) @ layer.up) @ layer.down
+    return (_normed(x) @ first.unembedding)[row : rows.stop].clone()
 
 
 def _normed(x: Tensor) -> Tensor:

@@ -53,7 +53,9 @@ class Processes:
         silent = [rank for rank, answer in enumerate(answers) if answer is None]
         if silent:
             why = [f"rank {rank} did not answer: {self._last_words(rank)}" for rank in silent]
-            return [self._nothing(tree, store, why) for tree in self._session.trees for store, _ in self._session.stores]
+            return [
+                self._nothing(tree, store, why) for tree in self._session.trees for store, _ in self._session.stores
+            ]
         return [_merged(rows) for rows in zip(*(answer for answer in answers if answer is not None), strict=True)]
 
     def kill(self) -> None:
@@ -79,8 +81,8 @@ def _merged(rows: Sequence[Row]) -> Row:
     first = rows[0]
     wrong = [f"rank {rank}: {line}" for rank, row in enumerate(rows) for line in row.wrong]
     for name in ("requests", "aborted", "tokens", "dropped_pages"):
-        if any(getattr(row, name) != getattr(first, name) for row in rows):
-            wrong.append(f"the ranks differ in {name}: {[getattr(row, name) for row in rows]}")
+        values = [getattr(row, name) for row in rows]
+        wrong += [f"the ranks differ in {name}: {values}"] if values != values[:1] * len(values) else []
     return msgspec.structs.replace(first, wrong=wrong)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from decoding.model import PAGE_TOKENS, STATE_WIDTH, VOCABULARY, Model
+from decoding.model import PAGE_TOKENS, STATE_WIDTH, VOCABULARY, Model, forward
 from hicache_impl import PrefixKey
 
 SYSTEM_PROMPTS = 2
@@ -23,17 +24,21 @@ class Request:
     """A turn of a conversation: all that was said before, and something new.
 
     `logits` are float32 (tokens to generate, VOCABULARY): those of the last position of the prompt, and of each
-    generated token but the last, of which nobody asks what comes next. `tokens` are the likeliest of each. `memory` has
-    what was computed.
+    generated token but the last, of which nobody asks what comes next. `tokens` are the likeliest of each. `memories`
+    have what was computed, for each rank.
     """
 
-    rid: str
-    conversation: int
-    turn: int
     prompt: tuple[int, ...]
     logits: Tensor
     tokens: tuple[int, ...]
-    memory: Private
+    memories: tuple[Private, ...]
+    conversation: int = 0
+    turn: int = 0
+
+    @property
+    def rid(self) -> str:
+        """The request's name."""
+        return f"c{self.conversation}.t{self.turn}"
 
     @property
     def fed(self) -> tuple[int, ...]:
@@ -74,21 +79,22 @@ class Private:
 def chunks(start: int, stop: int) -> list[range]:
     """The positions from `start` to `stop`, cut where pages end."""
     cuts = [start, *range((start // PAGE_TOKENS + 1) * PAGE_TOKENS, stop, PAGE_TOKENS), stop]
-    return [range(*pair) for pair in zip(cuts, cuts[1:], strict=False)]
+    return [range(*pair) for pair in pairwise(cuts)]
 
 
-def generate(model: Model, prompt: Sequence[int], count: int) -> tuple[Tensor, tuple[int, ...], Private]:
-    """The logits and the tokens of `count` steps after `prompt`, and what was computed; see Request."""
-    memory = Private(model)
+def generate(models: Sequence[Model], prompt: Sequence[int], count: int) -> Request:
+    """The answer to a prompt, of so many tokens, by all shards of the model together."""
+    memories = tuple(map(Private, models))
     said, logits = list(prompt), []
     for chunk in [*chunks(0, len(prompt)), *(range(at, at + 1) for at in range(len(prompt), len(prompt) + count - 1))]:
-        last = model.forward([said[at] for at in chunk], chunk.start, memory)[-1]
+        last = forward(models, [said[at] for at in chunk], chunk.start, memories)[-1]
         if chunk.stop % PAGE_TOKENS == 0:
-            memory.keep(chunk.stop // PAGE_TOKENS)
+            for memory in memories:
+                memory.keep(chunk.stop // PAGE_TOKENS)
         if chunk.stop >= len(prompt):
             logits.append(last)
             said.append(likeliest(last))
-    return torch.stack(logits), tuple(said[len(prompt) :]), memory
+    return Request(tuple(prompt), torch.stack(logits), tuple(said[len(prompt) :]), memories)
 
 
 def likeliest(logits: Tensor) -> int:
@@ -96,7 +102,7 @@ def likeliest(logits: Tensor) -> int:
     return int(logits.argmax())
 
 
-def conversations(model: Model) -> list[Request]:
+def conversations(models: Sequence[Model]) -> list[Request]:
     """All requests in the order in which they come: turn by turn, in each turn one of every conversation.
 
     Some conversations share a system prompt. Lengths are odd, so that prompts end anywhere in a page.
@@ -112,9 +118,9 @@ def conversations(model: Model) -> list[Request]:
     for turn in range(TURNS):
         for number in range(CONVERSATIONS):
             prompt = said[number] + words(draw.randint(9, 22))
-            logits, tokens, memory = generate(model, prompt, draw.randint(6, 13))
-            requests.append(Request(f"c{number}.t{turn}", number, turn, prompt, logits, tokens, memory))
-            said[number] = prompt + tokens
+            answered = generate(models, prompt, draw.randint(6, 13))
+            requests.append(replace(answered, conversation=number, turn=turn))
+            said[number] = prompt + answered.tokens
     return requests
 
 

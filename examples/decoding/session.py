@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 import torch
@@ -90,7 +89,7 @@ def run(session: Session, place: Place) -> list[Row]:
     rows: list[Row] = []
     for tree in session.trees:
         model = Model(tree, place.shard)
-        requests = conversations(model)
+        requests = conversations([Model(tree, Shard(rank, session.ranks)) for rank in range(session.ranks)])
         for name, spec in session.stores:
             row = Row(tree=tree, store=name, ranks=session.ranks, again=session.again)
             rows.append(row)
@@ -109,7 +108,7 @@ def _run_one(row: Row, spec: str, model: Model, requests: Sequence[Request], pla
     try:
         engine.run([request for request in requests if not row.again or _is_asked_again(request, requests)])
         contents = Computed(model, requests, config.namespace)
-        row.wrong = [*engine.wrong, *cache.audit(contents), *contents.wrong_in(store, cache), *_left_over(cache)]
+        row.wrong = [*engine.wrong, *contents.wrong_in(store, cache), *cache.audit(contents), *_left_over(cache)]
         cache.close()
     except FINDINGS as error:
         row.wrong = [*engine.wrong, f"{type(error).__name__}: {error}"]

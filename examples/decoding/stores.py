@@ -1,4 +1,4 @@
-"""The stores by the names of the command line: what `open_storage` takes for each, with a server where one is needed."""
+"""The stores by the names of the command line, with a server where one is needed."""
 
 from __future__ import annotations
 
