@@ -102,6 +102,20 @@ def io_counts_a_failed_page(s: Scenario) -> None:
     s.poll("a")
 
 
+@WORKERS.shows(Audited, "P6 wrong bytes", read_batch_pages=2)
+def io_counts_across_a_gap(s: Scenario) -> None:
+    fetch_with_a_bad_page(s, pages=2, page=0)
+    s.poll("a")
+
+
+@WORKERS.shows(Audited, "P4 host pages", policy="best_effort", read_batch_pages=2)
+def io_counts_a_batch_after_termination(s: Scenario) -> None:
+    s.runtime.hold("io.copied")
+    s.submit("a", tokens(1, 2))
+    s.turn()
+    s.poll("a")
+
+
 @WORKERS.shows(Audited, "P4 host pages")
 def io_drops_the_tail(s: Scenario) -> None:
     fetch_with_a_bad_page(s)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cache_scenario import Scenario, tokens
+from mutant_case import bad_page
 
 
 class TestDrain:
@@ -216,6 +217,27 @@ class TestPolicies:
         s.turn()
         assert [event.data for event in s.events("io_uncounted")] == [{"page": 0}]
         assert s.free() == 8
+
+    def test_pages_are_read_several_at_a_time(self, scenario: Callable[..., Scenario]) -> None:
+        s = scenario(policy="best_effort", read_batch_pages=2)
+        s.runtime.hold("io.page")
+        s.submit("a", tokens(1, 5))
+        s.turn()
+        for _ in range(2):
+            s.runtime.step("io.page")
+            s.reference.settle()
+        assert s.poll("a") == (True, "fetched", "policy", 4)
+        s.runtime.release("io.page")
+        s.turn()
+        assert s.free() == 4
+
+    def test_of_a_batch_counts_what_comes_before_the_first_that_fails(self, scenario: Callable[..., Scenario]) -> None:
+        s = scenario(read_batch_pages=3)
+        bad_page(s, tokens(1, 6), 4)
+        s.submit("a", tokens(1, 6))
+        s.turn()
+        assert s.poll("a") == (True, "fetched", "failed_page", 4)
+        assert [event.data["page"] for event in s.events("io_failed", rank=s.ranks[-1])] == [4]
 
     def test_timeout(self, scenario: Callable[..., Scenario]) -> None:
         s = scenario(policy="timeout", timeout_s_base=1, timeout_s_per_page=1, timeout_s_max=3.5)

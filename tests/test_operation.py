@@ -83,7 +83,7 @@ def test_a_whole_life() -> None:
     op.allocate([5, 6], evictable=1, free=2)
     for page in range(2):
         assert op.start_page(page)
-        assert op.count_page(page)
+        assert op.count_pages(range(page, page + 1))
     assert op.is_complete
     assert op.mark(operation.COMPLETE) == 2
     op.fetch(2, 1, operation.COMPLETE)
@@ -132,10 +132,10 @@ def test_a_refused_operation_does_not_pass_terminated(reason: str) -> None:
 def test_nothing_is_counted_after_the_mark() -> None:
     op, log = granted()
     assert op.start_page(0)
-    assert op.count_page(0)
+    assert op.count_pages(range(1))
     assert op.start_page(1)
     assert op.mark(operation.POLICY) == 1
-    assert not op.count_page(1)
+    assert not op.count_pages(range(1, 2))
     assert not op.start_page(2)
     assert (op.counted_pages, op.state) == (1, "terminated")
     assert kinds(log)[-2:] == ["marked", "io_uncounted"]

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hicache_impl.config import CacheConfig
+from hicache_impl.config import LAYOUTS, CacheConfig, Layout
 from hicache_impl.content import page_content
 from hicache_impl.device_pool import DevicePool
 from hicache_impl.host_pool import HostPool
@@ -190,3 +190,31 @@ def test_a_copy_from_or_to_a_page_that_nobody_owns_is_refused() -> None:
         host.view(-1)
     with pytest.raises(ForeignPage):
         host.view(2)
+
+
+def test_several_pages_are_marked_together_or_not_at_all() -> None:
+    pool = PageAllocator(4)
+    pool.alloc(3)
+    pool.begin_write(0)
+    for pages in ((1, 0), (1, 3), (1, 1)):
+        with pytest.raises(UnownedPage):
+            pool.begin_write(*pages)
+        assert pool.writing == 1
+    pool.begin_write(1, 2)
+    with pytest.raises(UnownedPage):
+        pool.end_write(1, 3)
+    assert pool.writing == 3
+    pool.end_write(0, 1, 2)
+    assert pool.writing == 0
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(0, 5)), st.sampled_from(LAYOUTS))
+def test_views_of_many_pages_are_those_of_each(pages: list[int], layout: Layout) -> None:
+    host = HostPool(6, 2, 8, layout=layout)
+    host.data.copy_(torch.arange(48, dtype=torch.uint8).view(host.data.shape))
+    found = host.views(pages)
+    assert [view.data_ptr() for view in found] == [host.view(page).data_ptr() for page in pages]
+    assert all(torch.equal(view, host.view(page)) for view, page in zip(found, pages, strict=True))
+    with pytest.raises(ForeignPage):
+        host.views([*pages, 6])

@@ -36,6 +36,8 @@ CAPABILITIES = (
     *("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush", "settle", "threads", "deaths"),
 )
 GATED_CAPABILITIES = ("gates", "clock")
+ONE_BY_ONE = {"read_batch_pages": 1}
+"""If not told otherwise: whoever explores interleavings wants a moment between any two pages."""
 
 
 class Disagreement(Exception):
@@ -104,7 +106,9 @@ class Reference:
         with contextlib.suppress(Exception):
             # What went wrong before was reported by the call that met it.
             self.close()
-        self.config = config if isinstance(config, CacheConfig) else CacheConfig(**{**self._settings, **config})
+        if not isinstance(config, CacheConfig):
+            config = CacheConfig(**{**ONE_BY_ONE, **self._settings, **config})
+        self.config = config
         ranks = self.config.ranks
         self._asked = set()
         stores, self._owned = self._open_stores(ranks)

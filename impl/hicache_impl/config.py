@@ -14,6 +14,7 @@ WritePolicy = Literal["write_through", "write_through_selective", "write_back"]
 WRITE_POLICIES: tuple[str, ...] = get_args(WritePolicy)
 Layout = Literal["page_first", "layer_first"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
+READ_BATCH_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,9 @@ class CacheConfig:
     many pages may be on their way from the host to the device at a time; 0 means `device_pages`, as above.
     `host_layout`, `device_layout`: whether the pages or the layers of a pool come first in memory; what a page holds
     is the same.
+
+    `read_batch_pages`: so many pages of an operation are read from storage by one call, or fewer, so that they are no
+    more than READ_BATCH_BYTES; in between, a request that is gone is noticed.
 
     `tree` is the kind of tree (see `trees`), `pools` what the model keeps beside its pages, also given as the fields
     of each. `replicated`: all ranks compute the same pages (as latent attention does), so the first rank alone stores
@@ -53,6 +57,7 @@ class CacheConfig:
     namespace: str = ""
     device: str = "cpu"
     query_batch_pages: int = 128
+    read_batch_pages: int = 32
     tree: str = "hiradix"
     pools: tuple[PoolSpec, ...] = ()
     replicated: bool = False
@@ -70,7 +75,9 @@ class CacheConfig:
             object.__setattr__(self, "load_back_pages_max", self.device_pages)
         for name in ("host_pages", "device_pages", "page_size", "layers", "page_bytes", "threshold_pages"):
             _check_count(name, getattr(self, name))
-        for name in ("limit_pages", "ranks", "query_batch_pages", "write_through_hits", "load_back_pages_max"):
+        for name in ("limit_pages", "ranks", "query_batch_pages", "read_batch_pages"):
+            _check_count(name, getattr(self, name))
+        for name in ("write_through_hits", "load_back_pages_max"):
             _check_count(name, getattr(self, name))
         for name in ("timeout_s_base", "timeout_s_per_page", "timeout_s_max"):
             seconds = getattr(self, name)
@@ -92,6 +99,11 @@ class CacheConfig:
     def layer_bytes(self) -> int:
         """Bytes of one layer of one page."""
         return self.page_bytes // self.layers
+
+    @property
+    def pages_a_read(self) -> int:
+        """Pages that one call reads from storage."""
+        return max(1, min(self.read_batch_pages, READ_BATCH_BYTES // self.stored_bytes))
 
     def part(self, rank: int) -> tuple[int, int]:
         """Which part of a page this rank has, and of how many: what its bytes and their name in storage depend on."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -68,6 +68,14 @@ class BackupAck:
     job: BackupJob
     failed_pages: int
     failed_slots: int = 0
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a read came to: how many places were filled, from the first, and why the next was not (None: all were)."""
+
+    count: int
+    failure: Literal["miss", "raised"] | None = None
 
 
 class _Close:
@@ -298,16 +306,17 @@ class Controller:
             self._release_tail(op)
 
     def _fetch_pages(self, op: Operation) -> None:
-        """Read page by page until all are counted, one fails, or the operation is terminated."""
-        for page in range(op.granted_pages):
+        """Read batch by batch until all pages are counted, one fails, or the operation is terminated."""
+        for batch in self._batches(op):
             self.runtime.gate("io.page", self.rank, op.id)
-            if not op.start_page(page):
+            if not op.start_page(batch[0]):
                 return
-            failure = self._read_page(op, page)
-            if failure is not None:
-                op.fail_page(page, failure)
+            filled = self._read_pages(op, batch)
+            if filled.count and not op.count_pages(batch[: filled.count]):
                 return
-            if not op.count_page(page):
+            if filled.failure is not None:
+                if not filled.count or op.start_page(batch[filled.count]):
+                    op.fail_page(batch[filled.count], filled.failure)
                 return
 
     def _fetch_whole(self, op: Operation) -> None:
@@ -318,68 +327,79 @@ class Controller:
         self.runtime.gate("io.page", self.rank, op.id)
         if not op.start_page(0):
             return
-        failure = self._read_page(op, 0)
-        for page in range(1, op.granted_pages):
-            if failure is not None or op.is_terminated:
-                break
-            self.runtime.gate("io.page", self.rank, op.id)
-            failure = self._read_page(op, page)
-        for pool in self.extra.values():
-            if failure is None and not op.is_terminated and not pool.component.beside_pages:
-                failure = self._read_slots(op, pool, op.slots.get(pool.name, {}))
+        failure = self._read_whole(op)
         if failure is None:
-            op.count_all()
+            op.count_pages(range(op.granted_pages))
         else:
             op.fail_page(0, failure)
 
-    def _read_page(self, op: Operation, page: int) -> str | None:
-        """Fill the pool page, and what is beside it, from the store; None, or why not: `miss` or `raised`."""
-        host_page = op.host_pages[page]
-        self.host.allocator.begin_write(host_page)
-        try:
-            failure = self._fill_page(op.hashes[page], host_page)
-        finally:
-            # Here and not later, so that a page freed under this thread can be told from one freed after it.
-            self.runtime.gate("io.copied", self.rank, op.id)
-            self.host.allocator.end_write(host_page)
-        return failure or self._read_beside(op, page)
-
-    def _read_beside(self, op: Operation, page: int) -> str | None:
-        """A page counts only when its sidecars are there too."""
-        position = op.base_pages + page
+    def _read_whole(self, op: Operation) -> str | None:
+        """Until it is terminated; None, or why something is missing."""
+        for batch in self._batches(op):
+            if batch[0]:
+                if op.is_terminated:
+                    return None
+                self.runtime.gate("io.page", self.rank, op.id)
+            if failure := self._read_pages(op, batch).failure:
+                return failure
         for pool in self.extra.values():
-            if pool.component.beside_pages:
-                failure = self._read_slots(op, pool, {position: op.slots[pool.name][position]})
-                if failure is not None:
-                    return failure
-        return None
-
-    def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> str | None:
-        """Fill host slots, given by position; None, or why one is not filled."""
-        for position, slot in slots.items():
-            pool.host.allocator.begin_write(slot)
-            try:
-                failure = self._fill_slot(pool, op.hash_at(position), slot)
-            finally:
-                self.runtime.gate("io.beside", self.rank, op.id)
-                pool.host.allocator.end_write(slot)
-            if failure is not None:
+            if pool.component.beside_pages or op.is_terminated:
+                continue
+            if failure := self._read_slots(op, pool, op.slots.get(pool.name, {})).failure:
                 return failure
         return None
 
-    def _fill_slot(self, pool: ExtraPool, page_hash: bytes, slot: int) -> str | None:
-        key = pool.key(page_hash, self.rank, self.config.ranks)
-        return self._get(key, pool.host.view(slot))
+    def _batches(self, op: Operation) -> Iterator[range]:
+        """The granted pages, as many at a time as are read together."""
+        size, granted = self.config.pages_a_read, op.granted_pages
+        return (range(first, min(first + size, granted)) for first in range(0, granted, size))
 
-    def _fill_page(self, page_hash: bytes, host_page: int) -> str | None:
-        return self._get(self._keys([page_hash])[0], self.host.view(host_page))
-
-    def _get(self, key: str, into: torch.Tensor) -> str | None:
+    def _read_pages(self, op: Operation, pages: range) -> Filled:
+        """Fill the pool pages, and what is beside them, from the store."""
+        host_pages = [op.host_pages[page] for page in pages]
+        self.host.allocator.begin_write(*host_pages)
         try:
-            return None if _is_yes(self.storage.get_into([key], [into])) else "miss"
+            filled = self._get(self._keys([op.hashes[page] for page in pages]), self.host.views(host_pages))
+        finally:
+            # Here and not later, so that a page freed under this thread can be told from one freed after it.
+            self.runtime.gate("io.copied", self.rank, op.id)
+            self.host.allocator.end_write(*host_pages)
+        beside = self._read_beside(op, pages[: filled.count])
+        return filled if beside.failure is None else beside
+
+    def _read_beside(self, op: Operation, pages: range) -> Filled:
+        """A page counts only when its sidecars are there too."""
+        filled = Filled(len(pages))
+        for name, pool in self.extra.items():
+            if pool.component.beside_pages:
+                positions = range(op.base_pages + pages.start, op.base_pages + pages.start + filled.count)
+                read = self._read_slots(op, pool, {position: op.slots[name][position] for position in positions})
+                filled = filled if read.failure is None else read
+        return filled
+
+    def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> Filled:
+        """Fill host slots, given by position."""
+        keys = [pool.key(op.hash_at(position), self.rank, self.config.ranks) for position in slots]
+        pool.host.allocator.begin_write(*slots.values())
+        try:
+            return self._get(keys, pool.host.views(list(slots.values())))
+        finally:
+            self.runtime.gate("io.beside", self.rank, op.id)
+            pool.host.allocator.end_write(*slots.values())
+
+    def _get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> Filled:
+        """A store that raises or gives more answers than it was asked for has filled nothing."""
+        if not keys:
+            return Filled(0)
+        try:
+            answers = self.storage.get_into(keys, into)
         except Exception:
             self.storage_errors["get"] += 1
-            return "raised"
+            return Filled(0, "raised")
+        if len(answers) > len(keys):
+            return Filled(0, "miss")
+        count = next((index for index, is_filled in enumerate(answers) if not is_filled), len(answers))
+        return Filled(count, None if count == len(keys) else "miss")
 
     def _release_tail(self, op: Operation) -> None:
         """Give up, page by page, what was granted but never counted; nobody counts any more."""
@@ -444,8 +464,3 @@ class Controller:
 
     def _keys(self, hashes: Sequence[bytes]) -> list[str]:
         return [storage_key(page_hash, *self.config.part(self.rank)) for page_hash in hashes]
-
-
-def _is_yes(answers: Sequence[bool]) -> bool:
-    """Whether a store filled the one page that it was asked for; a short answer is a no."""
-    return len(answers) == 1 and bool(answers[0])

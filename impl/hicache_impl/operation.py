@@ -189,30 +189,20 @@ class Operation:
             self._emit(events.IO_STARTED, page=page)
             return True
 
-    def count_page(self, page: int) -> bool:
-        """The bytes are in place: count the page, unless the operation was terminated meanwhile."""
-        with self.lock:
-            if self.terminated:
-                self._emit(events.IO_UNCOUNTED, page=page)
-                return False
-            self.counted_pages += 1
-            self._emit(events.IO_LANDED, page=page)
-            return True
+    def count_pages(self, pages: range) -> bool:
+        """Their bytes are in place: count these pages together, unless the operation was terminated meanwhile.
 
-    def count_all(self) -> bool:
-        """All bytes are in place, also those beside the pages: count all pages together, unless it was terminated.
-
-        The first page was started before. Why together: of less than all, no end serves.
+        Of them, `start_page` was asked for the first alone; so the others start here.
         """
         with self.lock:
             if self.terminated:
-                self._emit(events.IO_UNCOUNTED, page=0)
+                self._emit(events.IO_UNCOUNTED, page=pages[0])
                 return False
-            for page in range(self.granted_pages):
-                if page:
+            for page in pages:
+                if page != pages[0]:
                     self._emit(events.IO_STARTED, page=page)
-                self.counted_pages += 1
                 self._emit(events.IO_LANDED, page=page)
+            self.counted_pages += len(pages)
             return True
 
     def fail_page(self, page: int, reason: str) -> None:

@@ -93,23 +93,29 @@ class PageAllocator:
                 self._allocated[page] = False
             self._free.extend(pages)
 
-    def begin_write(self, page: int) -> None:
-        """From here to end_write the page may not be freed. UnownedPage: it is free, or has a writer."""
+    def begin_write(self, *pages: int) -> None:
+        """From here to end_write these pages may not be freed. UnownedPage: one is free, or has a writer."""
         with self._lock:
-            self._check_known(page)
-            if not self._allocated[page]:
-                raise UnownedPage(f"page {page} is written while it is free")
-            if page in self._writing:
-                raise UnownedPage(f"page {page} has two writers")
-            self._writing.add(page)
+            begun: set[int] = set()
+            for page in pages:
+                self._check_known(page)
+                if not self._allocated[page]:
+                    raise UnownedPage(f"page {page} is written while it is free")
+                if page in self._writing or page in begun:
+                    raise UnownedPage(f"page {page} has two writers")
+                begun.add(page)
+            self._writing |= begun
 
-    def end_write(self, page: int) -> None:
-        """The writer is done. UnownedPage: nobody was writing."""
+    def end_write(self, *pages: int) -> None:
+        """The writer is done with these. UnownedPage: nobody was writing one of them."""
         with self._lock:
-            self._check_known(page)
-            if page not in self._writing:
-                raise UnownedPage(f"page {page} ends a write that never began")
-            self._writing.remove(page)
+            ended: set[int] = set()
+            for page in pages:
+                self._check_known(page)
+                if page not in self._writing or page in ended:
+                    raise UnownedPage(f"page {page} ends a write that never began")
+                ended.add(page)
+            self._writing -= ended
 
     def check_owned(self, pages: Sequence[int]) -> None:
         """UnownedPage or ForeignPage unless every page is allocated."""

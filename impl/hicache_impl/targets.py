@@ -31,6 +31,7 @@ TIERS: dict[str, tuple[object, ...]] = {
     "async_copies": (True, False),
     "write_policy": WRITE_POLICIES,
     "load_back_pages_max": (0, 2),
+    "read_batch_pages": (1, 2),
     "host_layout": LAYOUTS,
 }
 

@@ -54,6 +54,18 @@ class TensorPool:
             raise ForeignPage(f"page {page} is not one of this pool's {self.pages} pages")
         return self._by_page[page]
 
+    def views(self, pages: Sequence[int]) -> list[torch.Tensor]:
+        """`view` of each. Pages that follow each other cost little more than one."""
+        found: list[torch.Tensor] = []
+        first = 0
+        for index, page in enumerate(pages):
+            if not 0 <= page < self.pages:
+                raise ForeignPage(f"page {page} is not one of this pool's {self.pages} pages")
+            if index + 1 == len(pages) or pages[index + 1] != page + 1:
+                found += self._by_page[pages[first] : page + 1].unbind(0)
+                first = index + 1
+        return found
+
     def copy_pages(self, source: TensorPool, source_pages: Sequence[int], pages: Sequence[int]) -> None:
         """Copy page by page and return when the bytes are in place.
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
 from hicache_impl import events
-from hicache_impl.controller import Controller
+from hicache_impl.controller import Controller, Filled
 from hicache_impl.mutants.mutant import faulty_controller, faulty_operation
 from hicache_impl.operation import Operation
 
@@ -12,19 +17,20 @@ class CountsBeforeTheCopy(Operation):
     """P6. A page counts from the moment its read starts (sglang 0.5.1)."""
 
     def start_page(self, page: int) -> bool:
-        return super().start_page(page) and super().count_page(page)
+        return super().start_page(page) and super().count_pages(range(page, page + 1))
 
-    def count_page(self, page: int) -> bool:
+    def count_pages(self, pages: range) -> bool:
         return not self.is_terminated
 
 
 class CountsAfterTermination(Operation):
     """P4. A page that lands after the count was frozen counts, so that nobody gives it up."""
 
-    def count_page(self, page: int) -> bool:
+    def count_pages(self, pages: range) -> bool:
         with self.lock:
-            self.counted_pages += 1
-            self._emit(events.IO_LANDED, page=page)
+            self.counted_pages += len(pages)
+            for page in pages:
+                self._emit(events.IO_LANDED, page=page)
             return True
 
 
@@ -48,9 +54,9 @@ class WaitsOnAfterAFailure(Operation):
 class CountsAFailedPage(Controller):
     """P6. A page that the store does not deliver counts as landed."""
 
-    def _read_page(self, op: Operation, page: int) -> str | None:
-        super()._read_page(op, page)
-        return None
+    def _read_pages(self, op: Operation, pages: range) -> Filled:
+        super()._read_pages(op, pages)
+        return Filled(len(pages))
 
 
 class DropsTheTail(Controller):
@@ -80,10 +86,39 @@ class ReleasesWhatWasCounted(Controller):
 class DiesOfARaisingStore(Controller):
     """P31. `get` is not guarded (sglang <= 0.5.21)."""
 
-    def _fill_page(self, page_hash: bytes, host_page: int) -> str | None:
-        answers = self.storage.get_into(self._keys([page_hash]), [self.host.view(host_page)])
-        return None if answers == [True] else "miss"
+    def _get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> Filled:
+        count = sum(self.storage.get_into(keys, into))
+        return Filled(count, None if count == len(keys) else "miss")
 
+
+class CountsAcrossAGap(Controller):
+    """P6. Of pages that are read together, as many count as the store has delivered, whichever these are."""
+
+    def _get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> Filled:
+        count = sum(self.storage.get_into(keys, into))
+        return Filled(count, None if count == len(keys) else "miss")
+
+
+class CountsABatchAfterTermination(Operation):
+    """P4. Of pages that are read together, all but the first count although the count was frozen."""
+
+    def count_pages(self, pages: range) -> bool:
+        counts = super().count_pages(pages)
+        self.counted_pages += 0 if counts else len(pages) - 1
+        return counts
+
+
+BY_TWO = {"settings": {"read_batch_pages": 2}}
+
+BATCHES = tuple(
+    replace(mutant, builds={**mutant.builds, **BY_TWO})
+    for mutant in (
+        faulty_controller("io_counts_across_a_gap", CountsAcrossAGap),
+        faulty_operation(
+            "io_counts_a_batch_after_termination", CountsABatchAfterTermination, race="hold io.copied, poll, release"
+        ),
+    )
+)
 
 IO = (
     faulty_operation("io_counts_before_the_copy", CountsBeforeTheCopy),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hicache_impl.cache import HiCache
-from hicache_impl.controller import BackupJob, Controller
+from hicache_impl.controller import BackupJob, Controller, Filled
 from hicache_impl.extra_pools import ExtraPool
 from hicache_impl.mutants.mutant import ImplMutant, faulty_cache, faulty_controller
 from hicache_impl.operation import Operation
@@ -85,16 +85,16 @@ class StoresWhatASplitLeft(Controller):
 class CountsBeforeTheSidecar(Controller):
     """P6. A page counts when its own bytes are in place, and its sidecar is never waited for (sglang <= 0.5.13)."""
 
-    def _read_beside(self, op: Operation, page: int) -> str | None:
-        return None
+    def _read_beside(self, op: Operation, pages: range) -> Filled:
+        return Filled(len(pages))
 
 
 class CountsWithoutTheSidecar(Controller):
     """P20. A page counts although its sidecar could not be read (sglang <= 0.5.16)."""
 
-    def _read_beside(self, op: Operation, page: int) -> str | None:
-        super()._read_beside(op, page)
-        return None
+    def _read_beside(self, op: Operation, pages: range) -> Filled:
+        super()._read_beside(op, pages)
+        return Filled(len(pages))
 
 
 class ReleasesPagesAlone(Controller):
@@ -189,9 +189,9 @@ class CountsBeforeTheState(Controller):
 class CountsWithoutTheState(Controller):
     """P20. A state that cannot be read ends nothing: the pages are published as if it were there."""
 
-    def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> str | None:
+    def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> Filled:
         super()._read_slots(op, pool, slots)
-        return None
+        return Filled(len(slots))
 
 
 class KeepsTheStateOfAFailedRead(Controller):
@@ -204,13 +204,14 @@ class KeepsTheStateOfAFailedRead(Controller):
 class ReadsTheWindowOnePageEarly(Controller):
     """P6. A window is filled from the pages before its own (sglang <= 0.5.20 places them so)."""
 
-    def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> str | None:
+    def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> Filled:
         first = op.base_pages - len(op.before)
         early = 1 if pool.spec.kind == "window" else 0
         for position, slot in slots.items():
-            if failure := super()._read_slots(op, pool, {max(first, position - early): slot}):
-                return failure
-        return None
+            read = super()._read_slots(op, pool, {max(first, position - early): slot})
+            if read.failure is not None:
+                return read
+        return Filled(len(slots))
 
 
 class MatchesWithoutTheState(UnifiedTree):
