@@ -107,6 +107,26 @@ def test_one_rank_is_exact(tree: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert all(int(cell) > 0 for cell in cells[9:]), f"nothing was aborted or dropped: {row}"
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"write_policy": "write_back"},
+        {"write_policy": "write_through_selective"},
+        {"write_policy": "write_back", "async_copies": False},
+        {"load_back_pages_max": 4, "query_batch_pages": 2},
+    ],
+    ids=lambda config: "+".join(map(str, config.values())),
+)
+@pytest.mark.parametrize("tree", SHAPES)
+def test_it_is_exact_however_pages_travel(
+    tree: str, config: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, lines = decoded(capsys, "--tree", tree, "--store", "memory", config=config)
+    counts, verdict = numbers(lines[-1])
+    assert (code, verdict) == (0, "exact"), lines
+    assert min(counts) > 0
+
+
 @pytest.mark.heavy
 def test_all_of_it_is_exact() -> None:
     """As it is run by hand: all trees and stores, two ranks, and what comes after a restart."""

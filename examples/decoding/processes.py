@@ -30,15 +30,7 @@ class Processes:
         self._session, self._folder = session, folder
         folder.mkdir(parents=True)
         (folder / "session.json").write_bytes(msgspec.json.encode(session))
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, str(program), "--process", str(folder), str(rank)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=(folder / f"rank-{rank}.stderr").open("wb"),
-            )
-            for rank in range(session.ranks)
-        ]
+        self._processes = [self._start(program, rank) for rank in range(session.ranks)]
 
     def rows(self) -> list[Row]:
         """What came of it. A process that does not answer, and ranks that do not agree, are something wrong."""
@@ -63,6 +55,11 @@ class Processes:
         for process in self._processes:
             process.kill()
             process.wait()
+
+    def _start(self, program: Path, rank: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(program), "--process", str(self._folder), str(rank)]
+        with (self._folder / f"rank-{rank}.stderr").open("wb") as stderr:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
 
     def _answer(self, rank: int) -> list[Row] | None:
         path = self._folder / f"rank-{rank}.json"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import torch
@@ -67,7 +70,10 @@ class Session(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Place:
-    """Where a session takes place: this rank's part of the model, and its groups. Parts of it are replaced by tests."""
+    """Where a session takes place: this rank's part of the model, and its groups.
+
+    The rest is for tests: another cache or other stores, and fields of the configuration that are not the usual ones.
+    """
 
     def __init__(
         self,
@@ -75,11 +81,13 @@ class Place:
         new_groups: Callable[[], Groups] = solo_groups,
         cache_class: type[HiCache] = HiCache,
         open_store: Callable[[str], Storage] = open_storage,
+        config: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.shard = shard
         self.new_groups = new_groups
         self.cache_class = cache_class
         self.open_store = open_store
+        self.config = config
         self.runtime: Runtime = ThreadRuntime()
 
 
@@ -98,7 +106,7 @@ def run(session: Session, place: Place) -> list[Row]:
 
 
 def _run_one(row: Row, spec: str, model: Model, requests: Sequence[Request], place: Place) -> None:
-    config = config_of(model)
+    config = replace(config_of(model), **place.config)
     store = place.open_store(spec)
     telemetry = Telemetry(config, place.shard.rank, place.runtime)
     cache = open_rank(
