@@ -1,0 +1,147 @@
+"""Checks of a store whose medium fails as a whole: a server that is stopped or killed, code that misbehaves."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from hicache_checks.stores.asking import Asking, blank, keys, pages
+from hicache_checks.stores.under_check import Place, Wrong
+
+HEALED_S = 60.0
+LATE_S = 1.5
+POLL_S = 0.05
+MARK = 171
+NONSENSE = ("raise", "hang", "short", "nonsense", "lie")
+
+
+def failed_reads_write_nothing_later(place: Place, ask: Asking) -> None:
+    """A destination of a get that was answered with no is not written to once the answer is there."""
+    ask.put_all(keys(1), pages(1))
+    into = [blank(2)[0], torch.zeros(1, 3, dtype=torch.uint8)]
+    if ask.get([keys(1, 1)[0], keys(1)[0]], into) != [False, False]:
+        raise Wrong("a page that is not there, or has another size, is served")
+    _stay_as_marked(into, "after a miss")
+
+
+def a_stopped_server_is_a_miss(place: Place, ask: Asking) -> None:
+    """While it is stopped, every call ends in time with a no; when it goes on, all is right again."""
+    server = place.need("server")
+    names = keys(4)
+    ask.put_all(names, pages(4))
+    server.stop()
+    try:
+        ask.exists(names)
+        ask.lacks(names, " by a server that is stopped")
+        if any(ask.put(keys(2, 50), pages(2, 50))):
+            raise Wrong("a server that is stopped takes a page")
+        ask.stats()
+    finally:
+        server.go_on()
+    _heal(ask)
+    ask.right(names, pages(4), " after the server was stopped and went on")
+    ask.right(keys(2, 50), pages(2, 50), " that was refused while the server was stopped")
+
+
+def late_transfers_reach_nobody(place: Place, ask: Asking) -> None:
+    """The server is stopped in the middle of reads, and goes on after their answer: nothing is written then."""
+    server = place.need("server")
+    names = keys(8)
+    given = [torch.full((1, 1 << 18), number + 1, dtype=torch.uint8) for number in range(8)]
+    ask.put_all(names, given)
+    into = [torch.zeros(1, 1 << 18, dtype=torch.uint8) for _ in range(8)]
+    server.stop()
+    try:
+        got = ask.get(names, into)
+        if any(got):
+            raise Wrong("a server that is stopped serves a page")
+        for each in into:
+            each.fill_(MARK)
+    finally:
+        server.go_on()
+    _stay_as_marked(into, "after the server went on")
+    _heal(ask)
+    # The memory of the failed reads is used again, by reads of other pages.
+    ask.right(names[::-1], given[::-1], " in memory of a read that failed")
+    for turn in range(8):
+        ask.right(names[turn:] + names[:turn], given[turn:] + given[:turn], " after reads that failed")
+
+
+def a_killed_server_is_a_miss(place: Place, ask: Asking) -> None:
+    """While there is none, every call ends in time with a no; when there is one again, pages are put and got."""
+    server = place.need("server")
+    names = keys(4)
+    ask.put_all(names, pages(4))
+    server.kill()
+    try:
+        if said := ask.exists(names):
+            raise Wrong(f"{said} pages exist on a server that was killed")
+        ask.lacks(names, " by a server that was killed")
+        if any(ask.put(names, pages(4))):
+            raise Wrong("a server that was killed takes a page")
+        ask.clear()
+    finally:
+        server.restart()
+    _heal(ask)
+    ask.right(names, pages(4), " after the server was started again")
+    ask.put_all(keys(4, 20), pages(4, 20))
+    ask.holds(keys(4, 20), pages(4, 20), " on a server that was started again")
+
+
+def what_misbehaves_is_kept_apart(place: Place, ask: Asking) -> None:
+    """Code from outside that raises, hangs, answers nonsense or lies costs a miss, and harms nobody."""
+    misbehave = place.need("misbehave")
+    names = keys(4)
+    for how in NONSENSE:
+        ask.put_all(names, pages(4))
+        misbehave(how)
+        try:
+            ask.exists(names)
+            ask.lacks(names, f" by code that misbehaves ({how})")
+            if how != "lie" and any(ask.put(keys(2, 30), pages(2, 30))):
+                raise Wrong(f"code that misbehaves ({how}) is believed to have stored a page")
+            ask.stats()
+            ask.clear()
+        finally:
+            misbehave(None)
+        _heal(ask)
+
+
+def what_writes_late_reaches_nobody(place: Place, ask: Asking) -> None:
+    """Code from outside that fills a page after its answer, or after nobody waits for it any more."""
+    misbehave = place.need("misbehave")
+    names = keys(4)
+    ask.put_all(names, pages(4))
+    into = blank(4)
+    misbehave("late")
+    try:
+        if any(ask.get(names, into)):
+            raise Wrong("a page is served that was not read in time")
+        for each in into:
+            each.fill_(MARK)
+    finally:
+        misbehave(None)
+    _stay_as_marked(into, "by code that writes late")
+    _heal(ask)
+    ask.right(names, pages(4), " after code that writes late")
+
+
+def _stay_as_marked(into: list[torch.Tensor], when: str) -> None:
+    for each in into:
+        each.fill_(MARK)
+    until_s = time.monotonic() + LATE_S
+    while time.monotonic() < until_s:
+        if not all(bool((each == MARK).all()) for each in into):
+            raise Wrong(f"the destination of a failed read is written to {when}")
+        time.sleep(POLL_S)
+
+
+def _heal(ask: Asking) -> None:
+    """Until a page can be put and got again. Wrong: it never can."""
+    name = keys(1, 9_999)
+    until_s = time.monotonic() + HEALED_S
+    while not (ask.put(name, pages(1, 9_999)) == [True] and ask.right(name, pages(1, 9_999)) == 1):
+        if time.monotonic() > until_s:
+            raise Wrong(f"{HEALED_S:g} s after the fault is over, pages still cannot be put and got")
+        time.sleep(POLL_S)
