@@ -27,7 +27,7 @@ from decoding.model import SHAPES, Shard
 from decoding.processes import Processes, work
 from decoding.report import last_line, table, wrong
 from decoding.session import Place, Row, Session, run
-from decoding.stores import NAMES, Missing, is_durable, name_of, spec_of
+from decoding.stores import DEFAULT, NAMES, Missing, is_durable, name_of, spec_of
 
 PROGRAM = Path(__file__).resolve()
 RANKS = (1, 2)
@@ -72,7 +72,7 @@ class Example:
             except Missing as error:
                 if asked:
                     raise
-                print(f"skipped {store}: {error}")
+                print(f"skipped {error}")
         return tuple(found)
 
     def rows(self, sessions: Sequence[Session]) -> list[Row]:
@@ -97,10 +97,9 @@ class Example:
 
 
 def _sessions(trees: tuple[str, ...], stores: Sequence[tuple[str, str]], ranks: Sequence[int] | None) -> list[Session]:
-    """All stores with each number of ranks that is asked for; if none is, two ranks have one store, that endures if
-    there is such a one."""
-    lasting = [pair for pair in stores if is_durable(pair[0])]
-    of_ranks = {n: stores if ranks or n == 1 else (lasting or stores)[-1:] for n in ranks or RANKS}
+    """All stores with each number of ranks that is asked for; if none is, two ranks have one store."""
+    one = [pair for pair in stores if pair[0] == DEFAULT] or stores[-1:]
+    of_ranks = {n: stores if ranks or n == 1 else one for n in ranks or RANKS}
     return [Session(trees=trees, stores=tuple(of_one), ranks=n) for n, of_one in of_ranks.items()]
 
 

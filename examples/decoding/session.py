@@ -24,7 +24,7 @@ from hicache_impl.page_pool import PoolError
 from hicache_impl.pool_spec import PoolSpec
 from hicache_impl.ranks import Desync, GroupAborted, Groups
 from hicache_impl.runtime import Runtime, Stalled, ThreadRuntime
-from hicache_impl.storage import Storage
+from hicache_impl.storage import Storage, page_namespace
 from hicache_impl.telemetry import Telemetry
 from hicache_impl.trees.node import TreeError
 
@@ -153,7 +153,7 @@ def config_of(model: Model) -> CacheConfig:
     return CacheConfig(
         tree=model.tree,
         pools=tuple(pool for kind, pool in pools.items() if model.count(kind)),
-        namespace=f"decode.{model.tree}",
+        namespace=page_namespace(model=f"decode.{model.tree}", layout=f"{PAGE_TOKENS} tokens", dtype="float32"),
         ranks=shard.ranks,
         page_size=PAGE_TOKENS,
         layers=model.count(FULL),

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Protocol
 
 from hicache_impl import open_storage
 from hicache_impl.storage import Storage
+from hicache_impl.storage.servers import RedisServer, Unavailable
 
-NAMES = ("memory", "file", "lmdb")
-DURABLE = ("file", "lmdb")
-"""They keep what they have from one process to the next."""
+NAMES = ("memory", "file", "lmdb", "redis")
+DEFAULT = "lmdb"
+FOLDERS = ("file", "lmdb")
+GONE_WITH_THE_PROCESS = ("memory", "dynamic")
+
+
+class Server(Protocol):
+    """What a store needs, until it is closed. `spec`: what `open_storage` takes."""
+
+    @property
+    def spec(self) -> str:
+        """With its port."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+SERVERS: dict[str, Callable[[], Server]] = {"redis": RedisServer}
 
 
 class Missing(Exception):
@@ -23,11 +42,13 @@ def spec_of(store: str, folder: Path, servers: ExitStack, open_store: Callable[[
 
     Files are put into `folder`; `servers` ends what was started.
     """
-    spec = f"{store}:{folder / store}" if store in DURABLE else store
     try:
+        spec = f"{store}:{folder / store}" if store in FOLDERS else store
+        if store in SERVERS:
+            spec = servers.enter_context(closing(SERVERS[store]())).spec
         open_store(spec).close()
-    except ValueError as error:
-        raise Missing(str(error)) from None
+    except (ValueError, Unavailable) as error:
+        raise Missing(f"{store}: {error}") from None
     return spec
 
 
@@ -38,4 +59,4 @@ def name_of(store: str) -> str:
 
 def is_durable(store: str) -> bool:
     """Whether a second process finds what a first one has left."""
-    return name_of(store) in DURABLE
+    return name_of(store) not in GONE_WITH_THE_PROCESS
