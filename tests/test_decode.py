@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,19 @@ import torch
 
 import decode
 import decode_faults
-from decoding import report
+from decoding import report, stores
 from decoding.engine import COMPUTED, L1, L2, L3
 from decoding.model import PAGE_TOKENS, SHAPES, VOCABULARY, Model, Shard
 from decoding.processes import Processes
 from decoding.reference import chunks, conversations, generate
 from decoding.session import Place, Row, Session
+from decoding.stores import Missing
+from hicache_impl import HiCache, mutants
+from hicache_impl.storage.servers import Unavailable
 
 PROGRAM = Path(decode.__file__)
+LASTING = ("file", "lmdb")
+AGAIN = ("", ", after a restart")
 LAST_LINE = re.compile(
     r"decode: (\d+) trees? x (\d+) stores?, ([\d,]+) requests, ([\d,]+) tokens: "
     r"([\d,]+) L1, ([\d,]+) L2, ([\d,]+) L3, ([\d,]+) computed; (exact|not exact: [\d,]+ findings?)"
@@ -86,6 +92,9 @@ def test_conversations_share_prefixes_and_go_on() -> None:
     by_turn = {(request.conversation, request.turn): request for request in requests}
     first, second, again = by_turn[0, 0], by_turn[2, 0], by_turn[0, 1]
     assert first.prompt[:32] == second.prompt[:32] != by_turn[1, 0].prompt[:32]
+    sharing = by_turn[4, 0]
+    assert first.prompt[:45] == sharing.prompt[:45] != second.prompt[:45]
+    assert 45 % PAGE_TOKENS
     assert again.prompt[: len(first.prompt) + len(first.tokens)] == first.prompt + first.tokens
     assert {len(request.prompt) % PAGE_TOKENS for request in requests} >= {0, 1, 7}
 
@@ -96,8 +105,8 @@ def test_conversations_share_prefixes_and_go_on() -> None:
 @pytest.mark.parametrize("tree", SHAPES)
 def test_one_rank_is_exact(tree: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines = decoded(capsys, "--tree", tree, "--store", "memory")
-    (trees, stores, requests, tokens, *by_tier), verdict = numbers(lines[-1])
-    assert (code, verdict, trees, stores, requests) == (0, "exact", 1, 1, 30)
+    (trees, of_stores, requests, tokens, *by_tier), verdict = numbers(lines[-1])
+    assert (code, verdict, trees, of_stores, requests) == (0, "exact", 1, 1, 30)
     assert tokens == sum(by_tier)
     assert min(by_tier) > 0
     (heading, row), cells = lines[:2], lines[1].split()
@@ -113,7 +122,7 @@ def test_one_rank_is_exact(tree: str, capsys: pytest.CaptureFixture[str]) -> Non
         {"write_policy": "write_back"},
         {"write_policy": "write_through_selective"},
         {"write_policy": "write_back", "async_copies": False},
-        {"load_back_pages_max": 4, "query_batch_pages": 2},
+        {"load_back_pages_max": 6, "query_batch_pages": 2},
     ],
     ids=lambda config: "+".join(map(str, config.values())),
 )
@@ -130,28 +139,49 @@ def test_it_is_exact_however_pages_travel(
 @pytest.mark.heavy
 def test_all_of_it_is_exact() -> None:
     """As it is run by hand: all trees and stores, two ranks, and what comes after a restart."""
-    done = subprocess.run([sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=280, check=False)
-    lines = done.stdout.splitlines()
-    (trees, stores, _, _, *by_tier), verdict = numbers(lines[-1])
-    assert (done.returncode, verdict) == (0, "exact"), done.stdout + done.stderr
-    assert trees == 3
-    assert stores >= 2
-    assert min(by_tier) > 0
-    rows = [re.split(r"  +", line) for line in lines if line.startswith(tuple(SHAPES))]
+    rows = of_the_program()
     kinds = {(tree, "restart" in store, ranks) for tree, store, ranks, *_ in rows}
     assert kinds == {(tree, again, ranks) for tree in SHAPES for again in (False, True) for ranks in ("1", "2")}
+
+
+@pytest.mark.slow
+def test_two_ranks_are_exact_on_every_store() -> None:
+    rows = of_the_program("--ranks", "2")
+    assert {ranks for _, _, ranks, *_ in rows} == {"2"}
+    assert {store for _, store, *_ in rows} >= {"memory", *(f"{one}{end}" for one in LASTING for end in AGAIN)}
+
+
+def of_the_program(*arguments: str) -> list[list[str]]:
+    """The cells of the rows that it prints, all of which must be exact, and none without hits."""
+    command = [sys.executable, str(PROGRAM), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    lines = done.stdout.splitlines()
+    (trees, count, _, _, *by_tier), verdict = numbers(lines[-1])
+    assert (done.returncode, verdict) == (0, "exact"), done.stdout + done.stderr
+    skipped = sum(line.startswith("skipped ") for line in lines)
+    assert (trees, count) == (3, len(stores.NAMES) - skipped)
+    assert count >= 3
+    assert min(by_tier) > 0
+    rows = [re.split(r"  +", line) for line in lines if line.startswith(tuple(SHAPES))]
     for _, store, _, _, _, l1, l2, l3, *_ in rows:
         assert int(l3.replace(",", "")) > 0
         assert ("restart" in store) == (l1 == l2 == "0")
+    return rows
 
 
 # --- not exact -----------------------------------------------------------------------------------------------------
 
+
+def cache_of(faulty: type[HiCache]) -> dict[str, Any]:
+    """A place with this cache."""
+    return {"builds": {"cache_class": faulty}}
+
+
 FAULTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "another_page": ("hiradix", {"open_store": lambda spec: decode_faults.ServesAnotherPage()}, "the logits of token"),
-    "shifted": ("hiradix", {"cache_class": decode_faults.LoadsPagesShifted}, "the logits of token"),
-    "short_window": ("unified", {"cache_class": decode_faults.WindowIsOnePageShort}, "the window has nothing at page"),
-    "older_state": ("hi_mamba", {"cache_class": decode_faults.StateOfAShorterPrefix}, "the logits of token"),
+    "shifted": ("hiradix", cache_of(decode_faults.LoadsPagesShifted), "the logits of token"),
+    "short_window": ("unified", cache_of(decode_faults.WindowIsOnePageShort), "the window has nothing at page"),
+    "older_state": ("hi_mamba", cache_of(decode_faults.StateOfAShorterPrefix), "the logits of token"),
     "no_hit": ("hiradix", {"open_store": lambda spec: decode_faults.HasNothing()}, "no token came from L3"),
 }
 
@@ -164,6 +194,26 @@ def test_a_fault_is_seen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 1
     assert verdict.startswith("not exact: ")
     assert any(line.startswith(f"{tree}, memory, ranks 1: ") and said in line for line in lines), lines
+
+
+MUTANTS = {
+    "sched_loads_without_copying": "hiradix",
+    "store_keeps_no_copy": "hiradix",
+    "sched_loads_pages_alone": "unified",
+    "sched_splits_the_state_upwards": "unified",
+    "sched_matches_without_the_state": "hi_mamba",
+    "io_reads_the_window_one_page_early": "unified",
+}
+"""Of the implementation, those that serve what is not there or another's, with plain calls; and where they show."""
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_faulty_variant_of_the_implementation_is_seen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (mutant,) = (each for each in (*mutants.MUTANTS, *mutants.POOLS) if each.name == name)
+    builds = {part: faulty for part, faulty in mutant.builds.items() if part != "settings"}
+    code, lines = decoded(capsys, "--tree", MUTANTS[name], "--store", "memory", builds=builds)
+    assert code == 1
+    assert any("the logits of token" in line or "there is no state" in line or "nothing at" in line for line in lines)
 
 
 def test_wrong_bytes_that_nobody_reads_are_seen(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +252,22 @@ def test_findings_are_told_with_where_they_were() -> None:
     assert lines[0] == "unified, file, after a restart, ranks 2: fault 0"
     assert lines[-1] == "unified, file, after a restart, ranks 2: and 2 more"
     assert report.last_line([row]).endswith("; not exact: 8 findings")
+
+
+def test_a_store_that_cannot_be_had_is_skipped_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable() -> stores.Server:
+        raise Unavailable("there is no program")
+
+    monkeypatch.setitem(stores.SERVERS, "redis", unavailable)
+    example = decode.Example(tmp_path, Place(Shard()))
+    with ExitStack() as servers:
+        found = dict(example.stores(None, servers))
+        with pytest.raises(Missing, match="redis: there is no program"):
+            example.stores(["redis"], servers)
+    assert found == {"memory": "memory", "file": f"file:{tmp_path / 'file'}", "lmdb": f"lmdb:{tmp_path / 'lmdb'}"}
+    assert capsys.readouterr().out == "skipped redis: there is no program\n"
 
 
 def test_a_store_that_is_asked_for_and_not_there(capsys: pytest.CaptureFixture[str]) -> None:

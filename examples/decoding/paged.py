@@ -30,8 +30,9 @@ class Paged:
         self.node: Node = cache.tree.root
         self.in_tree = 0
         self._pages: list[int] = []
+        # Slots by page: the tree's, and its own, which it writes. Somebody else's may come into the tree meanwhile.
         self._windows: dict[int, int] = {}
-        self._own_windows: set[int] = set()
+        self._own_windows: dict[int, int] = {}
         self._spare: dict[str, list[int]] = {name: [] for name in cache.extra}
         self._state = torch.zeros(model.count(STATE), model.shard.channels, STATE_WIDTH)
         self._unread: dict[int, int] = {}
@@ -52,9 +53,10 @@ class Paged:
         """A view of the pool's memory. NotThere."""
         if kind == FULL:
             return self.model.shard.page_of(self.cache.device.view(self._pages[page])[layer])
-        if page not in self._windows:
+        slot = self._own_windows.get(page, self._windows.get(page))
+        if slot is None:
             raise NotThere(f"the window has nothing at page {page}")
-        return self.model.shard.page_of(self.cache.extra[WINDOW].device.view(self._windows[page])[layer])
+        return self.model.shard.page_of(self.cache.extra[WINDOW].device.view(slot)[layer])
 
     def state(self, layer: int) -> Tensor:
         """The state as it goes on."""
@@ -93,8 +95,7 @@ class Paged:
         slots: dict[str, dict[int, int]] = {}
         if WINDOW in self._spare:
             needed = cache.extra[WINDOW].component.needed(0, end)
-            slots[WINDOW] = {at: self._windows[at] for at in needed if at in self._own_windows}
-            self._own_windows -= slots[WINDOW].keys()
+            slots[WINDOW] = {at: self._own_windows.pop(at) for at in needed if at in self._own_windows}
         if STATE in self._spare:
             slot = self._spare[STATE].pop()
             for layer, state in enumerate(self._state):
@@ -112,21 +113,20 @@ class Paged:
     def forget_before(self, page: int) -> None:
         """The window has moved on: its pages before that of `page` are needed by nobody, if they are not the tree's."""
         past = [at for at in self._own_windows if at < page - WINDOW_PAGES]
-        self._free(WINDOW, [self._windows.pop(at) for at in past])
-        self._own_windows.difference_update(past)
+        self._free(WINDOW, [self._own_windows.pop(at) for at in past])
 
     def end(self) -> None:
         """Give back what the tree has not got, and unlock what it has."""
         self.cache.free_device(self._pages[self.in_tree :])
-        self._free(WINDOW, [self._windows[at] for at in self._own_windows])
+        self._free(WINDOW, list(self._own_windows.values()))
         for name, slots in self._spare.items():
             self._free(name, slots)
         self.cache.unlock(self.node)
-        self._pages, self._own_windows, self._spare = [], set(), {}
+        self._pages, self._own_windows, self._spare = [], {}, {}
 
     def _look_along(self) -> None:
         """Where the tree has the window, down to `node`."""
-        self._windows.update(self.cache.tree.slots_along(self.node, DEVICE).get(WINDOW, {}))
+        self._windows = self.cache.tree.slots_along(self.node, DEVICE).get(WINDOW, {})
 
     def _reserve(self, pages: int, states: int) -> bool:
         """All that the request will need, at once: so none waits with something that another one waits for."""
@@ -144,9 +144,8 @@ class Paged:
             # What is masked counts nothing times what is there, and that must be a number.
             self.cache.device.view(page).zero_()
         for at in range(self.in_tree, self.in_tree + pages) if WINDOW in self._spare else ():
-            self._windows[at] = self._spare[WINDOW].pop()
-            self.cache.extra[WINDOW].device.view(self._windows[at]).zero_()
-            self._own_windows.add(at)
+            self._own_windows[at] = self._spare[WINDOW].pop()
+            self.cache.extra[WINDOW].device.view(self._own_windows[at]).zero_()
         return True
 
     def _free(self, name: str, slots: Sequence[int]) -> None:

@@ -15,6 +15,8 @@ from hicache_impl import PrefixKey
 
 SYSTEM_PROMPTS = 2
 SYSTEM_PAGES = 4
+QUESTIONS = 4
+QUESTION_TOKENS = 13
 CONVERSATIONS = 10
 TURNS = 3
 
@@ -105,7 +107,8 @@ def likeliest(logits: Tensor) -> int:
 def conversations(models: Sequence[Model]) -> list[Request]:
     """All requests in the order in which they come: turn by turn, in each turn one of every conversation.
 
-    Some conversations share a system prompt. Lengths are odd, so that prompts end anywhere in a page.
+    Some conversations share a system prompt, and some of these the beginning of their question, which ends within a
+    page, and behind no point where anybody keeps a state. Lengths are odd, so that prompts end anywhere in a page.
     """
     draw = random.Random(7)
 
@@ -113,11 +116,12 @@ def conversations(models: Sequence[Model]) -> list[Request]:
         return tuple(draw.randrange(VOCABULARY) for _ in range(count))
 
     systems = [words(SYSTEM_PAGES * PAGE_TOKENS) for _ in range(SYSTEM_PROMPTS)]
-    said = [systems[number % SYSTEM_PROMPTS] for number in range(CONVERSATIONS)]
+    questions = [system + words(QUESTION_TOKENS) for _ in range(QUESTIONS // SYSTEM_PROMPTS) for system in systems]
+    said = [questions[number % QUESTIONS] for number in range(CONVERSATIONS)]
     requests: list[Request] = []
     for turn in range(TURNS):
         for number in range(CONVERSATIONS):
-            prompt = said[number] + words(draw.randint(9, 22))
+            prompt = said[number] + words(draw.randint(5, 16))
             answered = generate(models, prompt, draw.randint(6, 13))
             requests.append(replace(answered, conversation=number, turn=turn))
             said[number] = prompt + answered.tokens

@@ -72,22 +72,23 @@ class Session(msgspec.Struct, kw_only=True, frozen=True):
 class Place:
     """Where a session takes place: this rank's part of the model, and its groups.
 
-    The rest is for tests: another cache or other stores, and fields of the configuration that are not the usual ones.
+    The rest is for tests: other stores, fields of the configuration that are not the usual ones, and `builds`, of which
+    other parts a cache is made (keywords of open_rank).
     """
 
     def __init__(
         self,
         shard: Shard,
         new_groups: Callable[[], Groups] = solo_groups,
-        cache_class: type[HiCache] = HiCache,
         open_store: Callable[[str], Storage] = open_storage,
         config: Mapping[str, Any] = MappingProxyType({}),
+        builds: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.shard = shard
         self.new_groups = new_groups
-        self.cache_class = cache_class
         self.open_store = open_store
         self.config = config
+        self.builds = builds
         self.runtime: Runtime = ThreadRuntime()
 
 
@@ -109,9 +110,7 @@ def _run_one(row: Row, spec: str, model: Model, requests: Sequence[Request], pla
     config = replace(config_of(model), **place.config)
     store = place.open_store(spec)
     telemetry = Telemetry(config, place.shard.rank, place.runtime)
-    cache = open_rank(
-        config, store, place.new_groups(), place.runtime, cache_class=place.cache_class, telemetry=telemetry
-    )
+    cache = open_rank(config, store, place.new_groups(), place.runtime, telemetry=telemetry, **place.builds)
     engine = Engine(cache, model, () if row.again else GONE)
     try:
         engine.run([request for request in requests if not row.again or _is_asked_again(request, requests)])
