@@ -102,6 +102,8 @@ def test_the_marked_blocks_hold_output() -> None:
     assert all(between(marker).strip() for marker in MARKERS)
     assert "$ hicheck verify --target sglang==" in between("target output")
     assert re.search(r"^target +sglang==.* findings$", between("target output"), re.MULTILINE)
+    assert between("decode output").startswith("$ python examples/decode.py\n")
+    assert between("decode output").endswith(" computed; exact\n")
     assert "$ make verify\n" in between("verify output")
     assert "\nverdict: pass\n" in between("verify output")
     assert re.search(r"^=+ \d+ passed.* in .*=+$", between("test output"), re.MULTILINE)

@@ -49,7 +49,7 @@ class Engine:
         self._idle = cache.runtime.event()
 
     def run(self, requests: Several[Request]) -> None:
-        """Answer all. Stalled: one waits for ever. What the cache raises comes through."""
+        """Answer all, and come to rest. Stalled: one waits for ever. What the cache raises comes through."""
         coming, idle_turns = deque(requests), 0
         while coming or self._waiting or self._running:
             self._admit(coming)

@@ -14,7 +14,7 @@ import torch
 from decoding.contents import Computed
 from decoding.engine import L1, L2, L3, Engine
 from decoding.model import FULL, PAGE_TOKENS, STATE, WINDOW, WINDOW_PAGES, Model, Shard
-from decoding.reference import Request, conversations
+from decoding.reference import SYSTEM_PROMPTS, TURNS, Request, conversations
 from hicache_impl import CacheConfig, HiCache, open_rank, open_storage, solo_groups
 from hicache_impl.config import Layout
 from hicache_impl.controller import WorkerDied
@@ -113,7 +113,9 @@ def _run_one(row: Row, spec: str, model: Model, requests: Sequence[Request], pla
     cache = open_rank(config, store, place.new_groups(), place.runtime, telemetry=telemetry, **place.builds)
     engine = Engine(cache, model, () if row.again else GONE)
     try:
-        engine.run([request for request in requests if not row.again or _is_asked_again(request, requests)])
+        for turn in range(TURNS):
+            # People think before they go on; meanwhile what was said comes to the store, however slow it is.
+            engine.run([request for request in requests if request.turn == turn and _is_asked(row, request)])
         contents = Computed(model, requests, config.namespace)
         row.wrong = [*engine.wrong, *contents.wrong_in(store, cache), *cache.audit(contents), *_left_over(cache)]
         cache.close()
@@ -165,10 +167,9 @@ def config_of(model: Model) -> CacheConfig:
     )
 
 
-def _is_asked_again(request: Request, requests: Sequence[Request]) -> bool:
-    """The last turn of the first conversation of each system prompt: they share nothing."""
-    systems = len({other.prompt[:PAGE_TOKENS] for other in requests})
-    return request.turn == requests[-1].turn and request.conversation < systems
+def _is_asked(row: Row, request: Request) -> bool:
+    """After a restart, only the last turn of the first conversation of each system prompt: they share nothing."""
+    return not row.again or (request.turn == TURNS - 1 and request.conversation < SYSTEM_PROMPTS)
 
 
 def _left_over(cache: HiCache) -> list[str]:
