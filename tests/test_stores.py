@@ -86,7 +86,7 @@ def test_of_a_bare_class_only_its_calls_are_checked(tmp_path: Path) -> None:
     assert {each.verdict for each in checked} == {OK, SKIP}
     assert {each.check for each in checked if each.verdict == OK} >= {"what_was_put_is_got", "pages_are_atomic"}
     reasons = {each.check: each.reason for each in checked if each.verdict == SKIP}
-    assert reasons["a_stopped_server_is_a_miss"] == "the store is given without 'server'"
+    assert reasons["a_stopped_server_is_a_miss"] == "the store is given without 'servers'"
     assert reasons["handles_see_the_same_pages"].startswith("only a class is given")
 
 
@@ -94,11 +94,11 @@ def test_a_place_says_itself_what_it_lacks() -> None:
     class Without(ToyPlace):
         def __init__(self) -> None:
             super().__init__()
-            self.lacks = {"server": "there is no server"}
-            self.server = None  # type: ignore[assignment]
+            self.lacks = {"servers": "there is no server"}
+            self.servers = None  # type: ignore[assignment]
 
     with pytest.raises(DoesNotApply, match=r"^there is no server$"):
-        Place.of(Without).need("server")
+        Place.of(Without).need("servers")
 
 
 def test_what_is_no_store_is_named() -> None:

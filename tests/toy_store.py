@@ -150,6 +150,7 @@ class ToyPlace:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="toy-store-"))
         self.server = ToyServer()
+        self.servers = {"server": self.server}
         self.opened: list[ToyStore] = []
 
     @property

@@ -10,7 +10,10 @@ from urllib.parse import parse_qsl, urlsplit
 if TYPE_CHECKING:
     from hicache_impl.storage import Storage
 
-KNOWN = "'memory', 'file:DIRECTORY', 'lmdb:DIRECTORY[?map_bytes=N]' or 'redis://HOST:PORT/DATABASE[?prefix=NAME]'"
+KNOWN = (
+    "'memory', 'file:DIRECTORY', 'lmdb:DIRECTORY[?map_bytes=N]', 'redis://HOST:PORT/DATABASE[?prefix=NAME]', "
+    "'mooncake://HOST:PORT[?prefix=NAME&local=ADDRESS]' or 'dynamic:MODULE:CLASS'"
+)
 
 
 def open_storage(spec: str, checksums: bool = True) -> Storage:
@@ -42,6 +45,19 @@ def _open_redis(rest: str, checksums: bool) -> Storage:
     if not database.isdecimal():
         raise ValueError(f"a database of redis has a number, not {database!r}")
     return _class("redis", "RedisStorage")(host, port, int(database), checksums=checksums, **options)
+
+
+def _open_mooncake(rest: str, checksums: bool) -> Storage:
+    place, options = _options(rest, {"prefix": str, "local": str})
+    host, port, _ = _address(place, "mooncake://HOST:PORT")
+    return _class("mooncake", "MooncakeStorage")(host, port, checksums=checksums, **options)
+
+
+def _open_dynamic(rest: str, checksums: bool) -> Storage:
+    module, _, name = rest.partition(":")
+    if not module or not name.isidentifier():
+        raise ValueError(f"a store from outside is named dynamic:MODULE:CLASS, not {rest!r}")
+    return _class("dynamic", "DynamicStorage")(module, name, checksums=checksums)
 
 
 def _class(module: str, name: str) -> Any:
@@ -91,4 +107,6 @@ _OPENERS: dict[str, Callable[[str, bool], Storage]] = {
     "file": _open_file,
     "lmdb": _open_lmdb,
     "redis": _open_redis,
+    "mooncake": _open_mooncake,
+    "dynamic": _open_dynamic,
 }

@@ -56,7 +56,7 @@ class MemoryPlace(_Place):
         "elsewhere": _IN_ONE_PROCESS,
         "put_foreign": "nothing else can lie in a dictionary of its own",
         "open_small": "what is full is the machine: the process would end",
-        "server": "there is no server",
+        "servers": "there is no server",
         "misbehave": OURS,
     }
 
@@ -86,7 +86,7 @@ class FilePlace(_Place):
 
     durable = True
     lacks: ClassVar[dict[str, str]] = {
-        "server": "there is no server: the file system is part of the kernel",
+        "servers": "there is no server: the file system is part of the kernel",
         "misbehave": OURS,
     }
 
@@ -135,7 +135,7 @@ class LmdbPlace(_Place):
 
     durable = True
     lacks: ClassVar[dict[str, str]] = {
-        "server": "there is no server: the map is part of the process",
+        "servers": "there is no server: the map is part of the process",
         "misbehave": OURS,
     }
 

@@ -1,15 +1,14 @@
 """Pages in Redis: a string a page, header and payload. A server that does not answer is a miss, and is asked again.
 
 Reads are MGETs, writes are pipelines, both cut to `BATCH_BYTES`. Nothing waits longer than `TIMEOUT_S` for a server
-that says nothing; for `PAUSE_S` after that, nobody asks it.
+that says nothing; after that nobody asks it for a while (see `Patience`).
 """
 
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,12 @@ from redis.retry import Retry
 from hicache_impl.storage.checksum import ABSENT, HEADER_BYTES, SHORT
 from hicache_impl.storage.keys import is_key
 from hicache_impl.storage.pages import Run, copy_to_runs
+from hicache_impl.storage.patience import Patience
 from hicache_impl.storage.store import PageStore
 
 PREFIX = "hicheck"
 TIMEOUT_S = 1.0
-PAUSE_S = 0.2
+PAUSE_S, PAUSE_S_MAX = 0.1, 2.0
 BATCH_BYTES = 16 << 20
 EXISTS_BATCH = 256
 CONNECTIONS_MAX = 16
@@ -57,8 +57,7 @@ class RedisStorage(PageStore):
             retry=Retry(NoBackoff(), 0),
         )
         self._client = redis.Redis(connection_pool=self._pool)
-        self._lock = threading.Lock()
-        self._silent_until_s = 0.0
+        self._patience = Patience(PAUSE_S, PAUSE_S_MAX)
 
     def clear(self) -> None:
         """Remove what is called `PREFIX:` and the name of a page; nothing else in the database."""
@@ -79,7 +78,7 @@ class RedisStorage(PageStore):
     def _present(self, keys: Sequence[str]) -> int:
         for first in range(0, len(keys), EXISTS_BATCH):
             names = [self._prefix + key for key in keys[first : first + EXISTS_BATCH]]
-            present = self._asked(lambda names=names: self._exist(names), [])  # type: ignore[misc]
+            present = self._asked(partial(self._exist, names), [])
             for count, is_there in enumerate(present):
                 if is_there != 1:
                     return first + count
@@ -97,7 +96,7 @@ class RedisStorage(PageStore):
         outcomes: list[str] = []
         for part in _parts(destinations):
             names = [self._prefix + key for key in keys[part]]
-            records = self._asked(lambda names=names: self._client.mget(names), None)  # type: ignore[misc]
+            records = self._asked(partial(self._client.mget, names), None)
             if records is None:
                 # The others would wait for the same silence.
                 return outcomes + [_UNREACHABLE] * (len(keys) - len(outcomes))
@@ -115,7 +114,7 @@ class RedisStorage(PageStore):
     def _put(self, keys: Sequence[str], sources: Sequence[Sequence[Run]]) -> list[bool]:
         stored: list[bool] = []
         for part in _parts(sources):
-            answers = self._asked(lambda part=part: self._set(keys[part], sources[part]), None)  # type: ignore[misc]
+            answers = self._asked(partial(self._set, keys[part], sources[part]), None)
             if answers is None:
                 self.counts.note(_UNREACHABLE, len(keys) - len(stored))
                 return stored + [False] * (len(keys) - len(stored))
@@ -132,15 +131,15 @@ class RedisStorage(PageStore):
 
     def _asked(self, ask: Callable[[], Any], instead: Any) -> Any:
         """What the server says, or `instead`: where it is silent or gone, or was just now."""
-        with self._lock:
-            if time.monotonic() < self._silent_until_s:
-                return instead
-        try:
-            return ask()
-        except (redis.RedisError, OSError):
-            with self._lock:
-                self._silent_until_s = time.monotonic() + PAUSE_S
+        if self._patience.is_pausing():
             return instead
+        try:
+            answer = ask()
+        except (redis.RedisError, OSError):
+            self._patience.failed()
+            return instead
+        self._patience.worked()
+        return answer
 
 
 def _parts(pages: Sequence[Sequence[Run]]) -> Iterator[slice]:

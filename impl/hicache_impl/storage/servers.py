@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -30,16 +32,20 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """A program that runs until `close`. `is_up`: whether it answers; `folder`: where it lies and logs.
+    """A program that runs until `close`. `is_up`: whether it answers; `folder`: where it lies and logs; `sign`: a file
+    by which it says that it is up.
 
     Unavailable: it cannot be started, or does not answer within `START_S` seconds.
     """
 
-    def __init__(self, name: str, command: list[str], folder: Path, is_up: Callable[[], bool]) -> None:
+    def __init__(
+        self, name: str, command: list[str], folder: Path, is_up: Callable[[], bool], sign: Path | None = None
+    ) -> None:
         self._name = name
         self._command = command
         self._folder = folder
         self._is_up = is_up
+        self._sign = sign
         self._process: subprocess.Popen[bytes] | None = None
         self.restart()
 
@@ -52,6 +58,8 @@ class ServerProcess:
     def restart(self) -> None:
         """Start it, on the same port; what ran before is ended."""
         self.kill()
+        if self._sign is not None:
+            self._sign.unlink(missing_ok=True)
         log = self._folder / f"{self._name}.log"
         with log.open("ab") as out:
             try:
@@ -116,6 +124,52 @@ class RedisServer(ServerProcess):
         """End it, and remove its folder."""
         self.kill()
         shutil.rmtree(self._folder_made, ignore_errors=True)
+
+
+class MooncakeServers:
+    """A master, and an owner of a segment of `segment_bytes`, from Mooncake's wheel. `close` ends both.
+
+    What the owner holds is gone when it is killed, and what the master knows, when that is.
+    """
+
+    def __init__(self, segment_bytes: int = 256 << 20) -> None:
+        wheel = importlib.util.find_spec("mooncake")
+        if wheel is None or wheel.origin is None:
+            raise Unavailable("the package mooncake-transfer-engine-non-cuda is not installed")
+        self._folder = Path(tempfile.mkdtemp(prefix="hicheck-mooncake-"))
+        self.port = free_port()
+        command = [
+            *(str(Path(wheel.origin).parent / "mooncake_master"), f"--rpc_port={self.port}"),
+            *(f"--rpc_address={LOOPBACK}", f"--metrics_host={LOOPBACK}", f"--metrics_port={free_port()}"),
+            *("--client_ttl=5", "--enable_metric_reporting=false", "--put_start_discard_timeout_sec=5"),
+        ]
+        self.master = ServerProcess("mooncake-master", command, self._folder, lambda: _listens(self.port))
+        ready = self._folder / "ready"
+        owner = Path(__file__).parent / "helper" / "mooncake_owner.py"
+        command = [sys.executable, "-P", str(owner), f"{LOOPBACK}:{self.port}", str(segment_bytes), str(ready)]
+        try:
+            self.owner = ServerProcess("mooncake-owner", command, self._folder, ready.exists, ready)
+        except Unavailable:
+            self.close()
+            raise
+
+    @property
+    def spec(self) -> str:
+        """What `open_storage` takes."""
+        return f"mooncake://{LOOPBACK}:{self.port}"
+
+    def close(self) -> None:
+        """End both, and remove their folder."""
+        for server in (getattr(self, "owner", None), self.master):
+            if server is not None:
+                server.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1.0):
+        return True
+    return False
 
 
 def _pongs(port: int) -> bool:

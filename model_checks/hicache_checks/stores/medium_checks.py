@@ -14,7 +14,8 @@ import torch
 from hicache_checks.stores.asking import Asking, blank, keys, page, pages
 from hicache_checks.stores.under_check import Place, Wrong
 
-BIG_PAGES, BIG_BYTES = 64, 1 << 15
+SMALL_BYTES = 1 << 20
+BIG_PAGES = 64
 STARTED_S = 60.0
 PARTS = ("model", "layout", "dtype", "adapter", "salt")
 
@@ -121,7 +122,8 @@ def a_full_medium_refuses(place: Place, ask: Asking) -> None:
     full = Asking(place, place.keep(place.need("open_small")()))
     evicts = bool(getattr(place.made, "evicts", False))
     names = keys(BIG_PAGES)
-    given = [torch.full((1, BIG_BYTES), number, dtype=torch.uint8) for number in range(BIG_PAGES)]
+    page_bytes = 2 * int(getattr(place.made, "small_bytes", SMALL_BYTES)) // BIG_PAGES
+    given = [torch.full((1, page_bytes), number, dtype=torch.uint8) for number in range(BIG_PAGES)]
     for turn in range(2):
         stored: list[bool] = []
         for first in range(0, BIG_PAGES, 8):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hicache_checks.stores import medium_checks, page_checks, server_checks
 from hicache_checks.stores.asking import Asking
-from hicache_checks.stores.under_check import DoesNotApply, Place, Wrong
+from hicache_checks.stores.under_check import DoesNotApply, Place, Store, Wrong
 
 Check = Callable[[Place, Asking], None]
 
@@ -64,15 +64,24 @@ class Checked:
 def make_checks(
     factory: Callable[[], object], names: Sequence[str], begins: Callable[[str], None]
 ) -> Iterator[Checked]:
-    """Make these checks; `begins` is told the name of each before. Whatever the factory raises is not caught."""
+    """Make these checks; `begins` is told the name of each before. Whatever the factory raises is not caught.
+
+    A place is used for one check after the other, emptied by its own store, as long as nothing fails.
+    """
     place: Place | None = None
     try:
         for name in names:
             begins(name)
-            place = place or Place.of(factory)
-            checked = _make(name, CHECKS[name], place)
-            yield checked
-            if checked.verdict == FAIL or not _is_clean(place):
+            store = None if place is None else _emptied(place)
+            if store is None:
+                if place is not None:
+                    place.close()
+                place = Place.of(factory)
+                store = place.open()
+            assert place is not None
+            checked = _make(CHECKS[name], place, store)
+            yield Checked(name, *checked)
+            if checked[0] == FAIL or place.is_bare:
                 # What it left behind is no fault of the next one.
                 place.close()
                 place = None
@@ -81,26 +90,23 @@ def make_checks(
             place.close()
 
 
-def _make(name: str, check: Check, place: Place) -> Checked:
+def _make(check: Check, place: Place, store: Store) -> tuple[str, str]:
     try:
-        check(place, Asking(place, place.open()))
+        check(place, Asking(place, store))
     except Wrong as wrong:
-        return Checked(name, FAIL, str(wrong))
+        return FAIL, str(wrong)
     except DoesNotApply as reason:
-        return Checked(name, SKIP, str(reason))
-    return Checked(name, OK)
+        return SKIP, str(reason)
+    return OK, ""
 
 
-def _is_clean(place: Place) -> bool:
-    """Can the next check begin here? A place with one store may have had it closed."""
-    if place.is_bare:
-        return False
+def _emptied(place: Place) -> Store | None:
+    """A new handle to a place that was used; None: it cannot be emptied."""
     try:
-        fresh = place.made.open()
-        fresh.clear()
-        fresh.close()
         while place.handles:
             place.handles.pop().close()
+        store = place.open()
+        store.clear()
     except Exception:
-        return False
-    return True
+        return None
+    return store

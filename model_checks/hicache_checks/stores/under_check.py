@@ -13,11 +13,11 @@ checks apply.
 | `damage(key, how)` | the stored page has a byte `flip`ped, is `cut`, or `grow`n, behind the store's back |
 | `misname(key, other)` | the stored page of `key` now lies under the name of `other` |
 | `put_foreign()`, `foreign_is_left()` | something that is no page lies in the same medium; whether it still does |
-| `open_small()` | a handle to a new, empty medium that has no room for 2 MiB |
+| `open_small()` | a handle to a new, empty medium that has room for about `small_bytes`; 1 MiB, if not given |
 | `evicts` | when it is full, older pages go, and none is refused |
 | `page_name(**parts)` | the name of a page, from `model, layout, dtype, adapter, salt, rank, ranks` |
 | `elsewhere` | the code of a program that opens one more handle, `store`, in another process |
-| `server` | `stop()`, `go_on()`, `kill()`, `restart()` of whoever holds the pages |
+| `servers` | by name, what can `stop()`, `go_on()`, `kill()` and `restart()`: whoever holds the pages, or knows them |
 | `misbehave(how)` | what is wrapped does so: `raise`, `hang`, `short`, `nonsense`, `lie`, `late`; None: no more |
 | `lacks` | why there is none of the others: a mapping of feature to reason |
 """
