@@ -9,11 +9,12 @@ from typing import Protocol
 
 from hicache_impl import open_storage
 from hicache_impl.storage import Storage
-from hicache_impl.storage.servers import RedisServer, Unavailable
+from hicache_impl.storage.servers import MooncakeServers, RedisServer, Unavailable
 
-NAMES = ("memory", "file", "lmdb", "redis")
+NAMES = ("memory", "file", "lmdb", "redis", "mooncake", "dynamic")
 DEFAULT = "lmdb"
 FOLDERS = ("file", "lmdb")
+OWN = "dynamic:decoding.own_store:OwnStore"
 GONE_WITH_THE_PROCESS = ("memory", "dynamic")
 
 
@@ -30,7 +31,7 @@ class Server(Protocol):
         ...
 
 
-SERVERS: dict[str, Callable[[], Server]] = {"redis": RedisServer}
+SERVERS: dict[str, Callable[[], Server]] = {"redis": RedisServer, "mooncake": MooncakeServers}
 
 
 class Missing(Exception):
@@ -43,7 +44,7 @@ def spec_of(store: str, folder: Path, servers: ExitStack, open_store: Callable[[
     Files are put into `folder`; `servers` ends what was started.
     """
     try:
-        spec = f"{store}:{folder / store}" if store in FOLDERS else store
+        spec = {**{name: f"{name}:{folder / name}" for name in FOLDERS}, "dynamic": OWN}.get(store, store)
         if store in SERVERS:
             spec = servers.enter_context(closing(SERVERS[store]())).spec
         open_store(spec).close()
