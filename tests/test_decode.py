@@ -160,7 +160,7 @@ def of_the_program(*arguments: str) -> list[list[str]]:
     assert (done.returncode, verdict) == (0, "exact"), done.stdout + done.stderr
     skipped = sum(line.startswith("skipped ") for line in lines)
     assert (trees, count) == (3, len(stores.NAMES) - skipped)
-    assert count >= 3
+    assert count >= 4
     assert min(by_tier) > 0
     rows = [re.split(r"  +", line) for line in lines if line.startswith(tuple(SHAPES))]
     for _, store, _, _, _, l1, l2, l3, *_ in rows:
@@ -260,14 +260,17 @@ def test_a_store_that_cannot_be_had_is_skipped_and_said(
     def unavailable() -> stores.Server:
         raise Unavailable("there is no program")
 
-    monkeypatch.setitem(stores.SERVERS, "redis", unavailable)
+    for name in ("redis", "mooncake"):
+        monkeypatch.setitem(stores.SERVERS, name, unavailable)
     example = decode.Example(tmp_path, Place(Shard()))
     with ExitStack() as servers:
         found = dict(example.stores(None, servers))
         with pytest.raises(Missing, match="redis: there is no program"):
             example.stores(["redis"], servers)
-    assert found == {"memory": "memory", "file": f"file:{tmp_path / 'file'}", "lmdb": f"lmdb:{tmp_path / 'lmdb'}"}
-    assert capsys.readouterr().out == "skipped redis: there is no program\n"
+    folders = {name: f"{name}:{tmp_path / name}" for name in ("file", "lmdb")}
+    assert found == {"memory": "memory", **folders, "dynamic": "dynamic:decoding.own_store:OwnStore"}
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["skipped redis: there is no program", "skipped mooncake: there is no program"]
 
 
 def test_a_store_that_is_asked_for_and_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,22 +93,23 @@ class Place:
 
 
 def run(session: Session, place: Place) -> list[Row]:
-    """A row for each tree and store. ValueError: a store that cannot be opened."""
+    """A row for each tree and store; the models for all trees share a store. ValueError: one that cannot be opened."""
     torch.set_num_threads(1)
+    shards = [Shard(rank, session.ranks) for rank in range(session.ranks)]
+    requests = {tree: conversations([Model(tree, shard) for shard in shards]) for tree in session.trees}
     rows: list[Row] = []
-    for tree in session.trees:
-        model = Model(tree, place.shard)
-        requests = conversations([Model(tree, Shard(rank, session.ranks)) for rank in range(session.ranks)])
-        for name, spec in session.stores:
+    for name, spec in session.stores:
+        store = place.open_store(spec)
+        for tree in session.trees:
             row = Row(tree=tree, store=name, ranks=session.ranks, again=session.again)
+            _run_one(row, store, Model(tree, place.shard), requests[tree], place)
             rows.append(row)
-            _run_one(row, spec, model, requests, place)
-    return rows
+        store.close()
+    return sorted(rows, key=lambda row: session.trees.index(row.tree))
 
 
-def _run_one(row: Row, spec: str, model: Model, requests: Sequence[Request], place: Place) -> None:
+def _run_one(row: Row, store: Storage, model: Model, requests: Sequence[Request], place: Place) -> None:
     config = replace(config_of(model), **place.config)
-    store = place.open_store(spec)
     telemetry = Telemetry(config, place.shard.rank, place.runtime)
     cache = open_rank(config, store, place.new_groups(), place.runtime, telemetry=telemetry, **place.builds)
     engine = Engine(cache, model, () if row.again else GONE)
@@ -121,7 +122,6 @@ def _run_one(row: Row, spec: str, model: Model, requests: Sequence[Request], pla
         cache.close()
     except FINDINGS as error:
         row.wrong = [*engine.wrong, f"{type(error).__name__}: {error}"]
-    store.close()
     row.requests, row.aborted = engine.happened["finished"], engine.happened["aborted"]
     row.tokens = dict(engine.tokens)
     row.dropped_pages = _dropped(telemetry)

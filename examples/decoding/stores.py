@@ -47,7 +47,9 @@ def spec_of(store: str, folder: Path, servers: ExitStack, open_store: Callable[[
         spec = {**{name: f"{name}:{folder / name}" for name in FOLDERS}, "dynamic": OWN}.get(store, store)
         if store in SERVERS:
             spec = servers.enter_context(closing(SERVERS[store]())).spec
-        open_store(spec).close()
+        if spec != OWN:
+            # What is our own can be had, and takes a process to try.
+            open_store(spec).close()
     except (ValueError, Unavailable) as error:
         raise Missing(f"{store}: {error}") from None
     return spec
