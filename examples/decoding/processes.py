@@ -19,7 +19,7 @@ from decoding.model import Shard
 from decoding.session import Place, Row, Session, run
 from hicache_impl import gloo_groups
 
-PROCESS_S = 120.0
+PROCESS_S = 240.0
 COLLECTIVE_TIMEOUT_S = 60.0
 
 
