@@ -10,8 +10,9 @@ from torch import Tensor
 from decoding.model import FULL, STATE, Model
 from decoding.reference import Private, Request, key_of
 from hicache_impl import HiCache
+from hicache_impl.content import page_keys
 from hicache_impl.keys import chain_hashes
-from hicache_impl.storage import Storage, storage_key
+from hicache_impl.storage import Storage
 
 
 class Computed:
@@ -40,10 +41,9 @@ class Computed:
 
     def wrong_in(self, store: Storage, cache: HiCache) -> list[str]:
         """A line for each kind of which the store gives other bytes than these, or none at all."""
-        config, rank = cache.config, cache.rank
-        names = {FULL: [storage_key(page_hash, *config.part(rank)) for page_hash in self._where]}
+        names = {FULL: page_keys(cache.config, cache.rank, list(self._where))}
         for pool in cache.extra.values():
-            names[pool.name] = [pool.key(page_hash, rank, config.ranks) for page_hash in self._where]
+            names[pool.name] = [pool.key(page_hash, cache.rank) for page_hash in self._where]
         problems: list[str] = []
         for kind, keys in names.items():
             expected = [self._of_kind(kind, page_hash) for page_hash in self._where]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from decoding.model import Shard
 from decoding.session import Place, Row, Session, run
-from hicache_impl import gloo_groups
+from hicache_impl import Layout, process_groups
 
 PROCESS_S = 240.0
 COLLECTIVE_TIMEOUT_S = 60.0
@@ -113,4 +113,4 @@ def _place(folder: Path, rank: int, ranks: int) -> Place:
         dist.all_reduce(total)
         return total
 
-    return Place(Shard(rank, ranks, add), lambda: gloo_groups(timeout_s=COLLECTIVE_TIMEOUT_S))
+    return Place(Shard(rank, ranks, add), lambda: process_groups(Layout(tp=ranks), timeout_s=COLLECTIVE_TIMEOUT_S))

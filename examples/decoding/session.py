@@ -15,8 +15,8 @@ from decoding.contents import Computed
 from decoding.engine import L1, L2, L3, Engine
 from decoding.model import FULL, PAGE_TOKENS, STATE, WINDOW, WINDOW_PAGES, Model, Shard
 from decoding.reference import SYSTEM_PROMPTS, TURNS, Request, conversations
-from hicache_impl import CacheConfig, HiCache, open_rank, open_storage, solo_groups
-from hicache_impl.config import Layout
+from hicache_impl import CacheConfig, HiCache, Layout, open_rank, open_storage, solo_groups
+from hicache_impl.config import PoolLayout
 from hicache_impl.controller import WorkerDied
 from hicache_impl.metrics import DEVICE, HOST, NOWHERE
 from hicache_impl.operation import IllegalTrigger
@@ -32,7 +32,7 @@ DEVICE_PAGES = 32
 HOST_PAGES = 56
 # Conversations whose requests go away once while their pages are fetched, in each turn.
 GONE = (2, 5, 7, 8)
-LAYOUTS: dict[str, tuple[Layout, Layout]] = {
+LAYOUTS: dict[str, tuple[PoolLayout, PoolLayout]] = {
     "hiradix": ("page_first", "page_first"),
     "hi_mamba": ("page_first", "layer_first"),
     "unified": ("layer_first", "page_first"),
@@ -155,7 +155,7 @@ def config_of(model: Model) -> CacheConfig:
         tree=model.tree,
         pools=tuple(pool for kind, pool in pools.items() if model.count(kind)),
         namespace=page_namespace(model=f"decode.{model.tree}", layout=f"{PAGE_TOKENS} tokens", dtype="float32"),
-        ranks=shard.ranks,
+        layout=Layout(tp=shard.ranks),
         page_size=PAGE_TOKENS,
         layers=model.count(FULL),
         page_bytes=model.count(FULL) * shard.page_bytes,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from hicache_impl.content import page_content
+from hicache_impl.content import page_on_rank
 from hicache_impl.tensor_pool import TensorPool
 from hicache_impl.trees.components import DEVICE, HOST, TIERS
 
@@ -49,9 +49,7 @@ class Synthetic:
 
     def page(self, page_hash: bytes) -> torch.Tensor:
         """See Contents."""
-        config = self._cache.config
-        part, _ = config.part(self._cache.rank)
-        return page_content(page_hash, part, config.stored_layers, config.layer_bytes)
+        return page_on_rank(self._cache.config, self._cache.rank, page_hash)
 
     def slot(self, pool: str, page_hash: bytes) -> torch.Tensor:
         """See Contents."""

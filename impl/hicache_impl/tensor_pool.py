@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from hicache_impl.config import Layout
+from hicache_impl.config import PoolLayout
 from hicache_impl.page_pool import ForeignPage, PageAllocator
 
 
@@ -27,7 +27,7 @@ class TensorPool:
         *,
         device: str = "cpu",
         pinned: bool = False,
-        layout: Layout = "page_first",
+        layout: PoolLayout = "page_first",
         lock: Callable[[], AbstractContextManager[object]] = threading.Lock,
     ) -> None:
         if layers < 1 or page_bytes < layers or page_bytes % layers:
