@@ -8,19 +8,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from decoding.model import Shard
 from decoding.session import Place, Row, Session, run
-from hicache_impl import Layout, process_groups
+from hicache_impl import Layout
+from hicache_impl.events import NullLog
+from hicache_impl.process_world import World, WorldOptions
 
 PROCESS_S = 240.0
-COLLECTIVE_TIMEOUT_S = 60.0
 
 
 class Processes:
@@ -86,31 +87,21 @@ def _merged(rows: Sequence[Row]) -> Row:
 def work(folder: Path, rank: int) -> None:
     """The rank of a session that this process is; its rows are left in the folder."""
     session = msgspec.json.decode((folder / "session.json").read_bytes(), type=Session)
-    rows = run(session, Place(Shard()) if session.ranks == 1 else _place(folder, rank, session.ranks))
+    world = World(WorldOptions(layout=Layout(tp=session.ranks)), folder, rank) if session.ranks > 1 else None
+    place = Place(Shard()) if world is None else _place(world)
     unfinished = folder / f"rank-{rank}.unfinished"
-    unfinished.write_bytes(msgspec.json.encode(rows))
+    unfinished.write_bytes(msgspec.json.encode(run(session, place)))
     unfinished.rename(folder / f"rank-{rank}.json")
+    if world is not None:
+        world.leave()
     # After a finding, peers may hang in a collective and worker threads in a store; nobody waits for them.
     os._exit(0)
 
 
-def _place(folder: Path, rank: int, ranks: int) -> Place:
-    import torch.distributed as dist
-
-    if sys.platform == "linux":
-        # All ranks are on this machine; the host's name need not resolve.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{(folder / 'rendezvous').absolute()}",
-        rank=rank,
-        world_size=ranks,
-        timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
-    )
-
+def _place(world: World) -> Place:
     def add(summand: Tensor) -> Tensor:
         total = summand.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total
 
-    return Place(Shard(rank, ranks, add), lambda: process_groups(Layout(tp=ranks), timeout_s=COLLECTIVE_TIMEOUT_S))
+    return Place(Shard(world.rank, world.layout.ranks, add), lambda: world.groups(NullLog()))
