@@ -116,6 +116,7 @@ def test_one_rank_is_exact(tree: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert all(int(cell) > 0 for cell in cells[9:]), f"nothing was aborted or dropped: {row}"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "config",
     [
