@@ -27,7 +27,7 @@ from hicache_impl.keys import chain_hashes
 from hicache_impl.operation import Operation
 from hicache_impl.ranks import Group
 from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, Waiter
-from hicache_impl.storage import Storage, storage_key
+from hicache_impl.storage import Storage, storage_keys
 from hicache_impl.trees.node import Node
 
 WORKERS = ("query", "io", "backup")
@@ -356,10 +356,10 @@ class Controller:
 
     def _read_pages(self, op: Operation, pages: range) -> Filled:
         """Fill the pool pages, and what is beside them, from the store."""
-        host_pages = [op.host_pages[page] for page in pages]
+        host_pages = op.host_pages[pages.start : pages.stop]
         self.host.allocator.begin_write(*host_pages)
         try:
-            filled = self._get(self._keys([op.hashes[page] for page in pages]), self.host.views(host_pages))
+            filled = self._get(self._keys(op.hashes[pages.start : pages.stop]), self.host.views(host_pages))
         finally:
             # Here and not later, so that a page freed under this thread can be told from one freed after it.
             self.runtime.gate("io.copied", self.rank, op.id)
@@ -441,7 +441,7 @@ class Controller:
         """Put the pages, if that is this rank's matter; returns how many the store did not take."""
         if not self.config.stores_pages(self.rank):
             return 0
-        return self._put(self._keys(job.hashes), [self.host.view(page) for page in job.host_pages])
+        return self._put(self._keys(job.hashes), self.host.views(job.host_pages))
 
     def _store_slots(self, job: BackupJob) -> int:
         """Put what is beside the pages, as far as it is this rank's matter; returns how many the store did not take."""
@@ -463,4 +463,4 @@ class Controller:
         return len(pages) - sum(map(bool, taken))
 
     def _keys(self, hashes: Sequence[bytes]) -> list[str]:
-        return [storage_key(page_hash, *self.config.part(self.rank)) for page_hash in hashes]
+        return storage_keys(hashes, *self.config.part(self.rank))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transitions import Machine, MachineError
 
 from hicache_impl import events
-from hicache_impl.events import Log, OpId
+from hicache_impl.events import Log, NullLog, OpId
 from hicache_impl.keys import PrefixKey
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ class Operation:
         self.terminated = False
         self.stop_asked = False
         self._log = log
+        # Two events a page cost as much as all else that is done for a page but its copy.
+        self._tells_pages = not isinstance(log, NullLog)
 
     def __repr__(self) -> str:
         return f"Operation({self.rid!r}, attempt {self.attempt}, {self.state})"
@@ -198,10 +200,11 @@ class Operation:
             if self.terminated:
                 self._emit(events.IO_UNCOUNTED, page=pages[0])
                 return False
-            for page in pages:
-                if page != pages[0]:
-                    self._emit(events.IO_STARTED, page=page)
-                self._emit(events.IO_LANDED, page=page)
+            if self._tells_pages:
+                for page in pages:
+                    if page != pages[0]:
+                        self._emit(events.IO_STARTED, page=page)
+                    self._emit(events.IO_LANDED, page=page)
             self.counted_pages += len(pages)
             return True
 

@@ -15,6 +15,12 @@ def storage_key(page_hash: bytes, rank: int, ranks: int) -> str:
     return f"{page_hash.hex()}_{rank:x}_{ranks:x}"
 
 
+def storage_keys(page_hashes: Sequence[bytes], rank: int, ranks: int) -> list[str]:
+    """`storage_key` of each."""
+    ending = f"_{rank:x}_{ranks:x}"
+    return [page_hash.hex() + ending for page_hash in page_hashes]
+
+
 def page_namespace(*, model: str, layout: str = "", dtype: str = "", adapter: str = "", salt: str = "") -> str:
     """The namespace of a hash chain, and so of every page's name: whatever makes the same tokens other bytes.
 

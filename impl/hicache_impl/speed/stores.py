@@ -1,0 +1,50 @@
+"""The stores that are measured, each where it stands in for what people run: in memory, on disk, behind a server."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from hicache_impl.storage import Storage, open_storage
+
+STORES = ("memory", "lmdb", "file", "redis", "mooncake")
+
+
+@dataclass(frozen=True)
+class StoreFor:
+    """`spec`: see open_storage. `is_shared`: what is put by one that is opened so, is there for the next."""
+
+    spec: str
+    is_shared: bool
+
+    def open(self, checksums: bool) -> Storage:
+        """With digests, or without."""
+        return open_storage(self.spec, checksums)
+
+
+def opened(name: str, size_bytes: int, stack: ExitStack) -> StoreFor | str:
+    """A store with room for so many bytes, until the stack is closed, or why there is none. ValueError: no such."""
+    if name not in _WAYS:
+        raise ValueError(f"the stores that are measured are {', '.join(_WAYS)}, not {name!r}")
+    return _WAYS[name](size_bytes, stack)
+
+
+def _memory(size_bytes: int, stack: ExitStack) -> StoreFor:
+    return StoreFor("memory", is_shared=False)
+
+
+def _lmdb(size_bytes: int, stack: ExitStack) -> StoreFor:
+    return StoreFor(f"lmdb:{_directory(stack)}?map_bytes={4 * size_bytes + (64 << 20)}", is_shared=True)
+
+
+def _file(size_bytes: int, stack: ExitStack) -> StoreFor:
+    return StoreFor(f"file:{_directory(stack)}", is_shared=True)
+
+
+def _directory(stack: ExitStack) -> str:
+    return stack.enter_context(tempfile.TemporaryDirectory(prefix="hicheck-speed-"))
+
+
+_WAYS: dict[str, Callable[[int, ExitStack], StoreFor | str]] = {"memory": _memory, "lmdb": _lmdb, "file": _file}
