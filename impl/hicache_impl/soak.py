@@ -13,11 +13,13 @@ import msgspec
 
 from hicache_impl.rank_processes import RankDied, RankProcesses
 from hicache_impl.soak_rank import SoakOptions
+from hicache_impl.soak_servers import SERVED, servers_of
 
 RESIDENT_GROWTH_MAX = 0.05
 # With fewer samples in each of the two windows, memory is not judged.
 SAMPLES_MIN = 4
 LAST_SHARE = 0.2
+STORES = ("lmdb", "file", "memory", *SERVED)
 LOCKSTEP = ("rounds", "lives", "happened")
 
 
@@ -25,13 +27,20 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
     """Soak for `seconds` and report. `options`: the fields of SoakOptions; `folder` is one that exists and is empty.
 
     `progress` gets a line after each round. In the report, `violations` has a line for everything that went wrong, a
-    hang and a rank that died among them; `resident` says how much memory each rank had after the warm-up and at the
-    end, in bytes; `memory_judged` is False where there was too little time to compare the two. What is the same on
-    every rank is reported once.
+    hang and a rank that died among them; `servers` says what befell those of the store; `resident` says how much memory
+    each rank had after the warm-up and at the end, in bytes; `memory_judged` is False where there was too little time
+    to compare the two. What is the same on every rank is reported once.
 
     Raises ValueError, with one line, for options that cannot be used.
     """
     checked = _checked(options)
+    with servers_of(checked.store, checked.seed) as (server, befell):
+        report = _run(msgspec.structs.replace(checked, server=server), progress)
+    report["servers"] = dict(befell)
+    return report
+
+
+def _run(checked: SoakOptions, progress: Callable[[str], None]) -> dict[str, Any]:
     silence_s = checked.silent_s
     processes = RankProcesses("hicache_impl.soak_rank", checked.folder, checked.ranks, progress, silence_s)
     try:
@@ -81,8 +90,8 @@ def _checked(options: Mapping[str, Any]) -> SoakOptions:
         raise ValueError(f"a soak takes more than 0 s, not {checked.seconds}")
     if checked.ranks < 1:
         raise ValueError(f"ranks must be at least 1, not {checked.ranks}")
-    if checked.store not in ("memory", "file"):
-        raise ValueError(f"store must be memory or file, not {checked.store!r}")
+    if checked.store not in STORES:
+        raise ValueError(f"store must be one of {', '.join(STORES)}, not {checked.store!r}")
     return checked
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hicache_checks import __version__, cli_bench, cli_releases, cli_scenarios, cli_targets
+from hicache_checks import __version__, cli_bench, cli_releases, cli_scenarios, cli_stores, cli_targets
 from hicache_checks.cli_frame import JsonOption, app, main, run_command
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 
@@ -63,8 +63,11 @@ class Policy(enum.StrEnum):
 class Store(enum.StrEnum):
     """Where a soak backs its pages up."""
 
-    MEMORY = "memory"
+    LMDB = "lmdb"
     FILE = "file"
+    MEMORY = "memory"
+    REDIS = "redis"
+    MOONCAKE = "mooncake"
 
 
 class Fault(enum.StrEnum):
@@ -293,7 +296,12 @@ def workload(
     synthetic: Annotated[bool, typer.Option("--synthetic", help="Make a trace instead of reading one.")] = False,
     requests: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
     ranks: Annotated[int, typer.Option(min=1, max=16, help="More than one: a gloo process each.")] = 1,
-    storage: Annotated[str, typer.Option(metavar="memory|file:DIR", help="Where pages are backed up.")] = "memory",
+    storage: Annotated[
+        str,
+        typer.Option(
+            metavar="STORE", help="Where pages are backed up: lmdb or file, with or without :DIR, memory, or a URL."
+        ),
+    ] = "lmdb",
     policy: Annotated[Policy, typer.Option(help="When a poll stops a running prefetch.")] = Policy.WAIT_COMPLETE,
     abort_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that are aborted.")] = 0.05,
     stop_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of prefetches that are stopped.")] = 0.05,
@@ -337,9 +345,9 @@ def workload(
 def soak(
     minutes: Annotated[float, typer.Option(min=0.01, help="How long.")] = 30.0,
     ranks: Annotated[int, typer.Option(min=1, max=16, help="Gloo processes.")] = 2,
-    store: Annotated[Store, typer.Option(help="Where pages are backed up: files go to a temporary folder.")] = (
-        Store.MEMORY
-    ),
+    store: Annotated[
+        Store, typer.Option(help="Where pages are backed up; servers are started, stopped and killed.")
+    ] = Store.LMDB,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds, equal steps.")] = 0,
     target: Annotated[str, typer.Option(metavar="NAME", help="A registered runner, or module:function.")] = "reference",
     json: JsonOption = None,
@@ -383,7 +391,7 @@ def version(json: JsonOption = None) -> int:
     return run_command("version", json, body)
 
 
-__all__ = ["app", "cli_bench", "cli_releases", "cli_scenarios", "cli_targets", "main"]
+__all__ = ["app", "cli_bench", "cli_releases", "cli_scenarios", "cli_stores", "cli_targets", "main"]
 
 if __name__ == "__main__":
     main()

@@ -26,7 +26,7 @@ class SoakOptions:
 
     minutes: float
     ranks: int = 2
-    store: str = "memory"
+    store: str = "lmdb"
     seed: int = 0
     target: str = "reference"
     more: Mapping[str, object] | None = None
@@ -77,6 +77,7 @@ def _print(outcome: Outcome, screen: Screen) -> None:
         ["rounds", f"{keys['rounds']:,} on {keys['lives']:,} caches"],
         ["happened", _counts(keys["happened"])],
         ["pages", _counts(keys["moved_pages"])],
+        *([["servers", _counts(keys["servers"])]] if keys.get("servers") else []),
         ["memory", _memory(keys)],
         ["verdict", f"{outcome.verdict.value}: {_reasons(keys)}"],
     ]

@@ -107,7 +107,7 @@ class FileStorage(PageStore):
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
-                _write_all(file, parts)
+                self._fill(file, parts)
             finally:
                 os.close(file)
             temporary.replace(path)
@@ -116,6 +116,12 @@ class FileStorage(PageStore):
                 temporary.unlink()
             return False
         return True
+
+    def _fill(self, file: int, parts: Sequence[Run | bytes]) -> None:
+        """Write the parts into an empty file; OSError."""
+        left = _as_bytes(parts)
+        while left:
+            left = _after(left, os.writev(file, left[:_RUNS_MAX]))
 
     def _folders(self) -> list[Path]:
         return [entry for entry in _listed(self.directory) if len(entry.name) == 2 and entry.is_dir()]
@@ -132,12 +138,6 @@ def _read_all(file: int, parts: Sequence[Run | bytearray]) -> int:
         total += count
         left = _after(left, count)
     return total
-
-
-def _write_all(file: int, parts: Sequence[Run | bytes]) -> None:
-    left = _as_bytes(parts)
-    while left:
-        left = _after(left, os.writev(file, left[:_RUNS_MAX]))
 
 
 def _as_bytes(parts: Sequence[Run | bytes | bytearray]) -> list[memoryview]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 if TYPE_CHECKING:
     from hicache_impl.storage import Storage
 
-KNOWN = "'memory', 'file:DIRECTORY' or 'lmdb:DIRECTORY[?map_bytes=N]'"
+KNOWN = (
+    "'memory', 'file:DIRECTORY', 'lmdb:DIRECTORY[?map_bytes=N]', 'redis://HOST:PORT/DATABASE[?prefix=NAME]', "
+    "'mooncake://HOST:PORT[?prefix=NAME&local=ADDRESS]' or 'dynamic:MODULE:CLASS'"
+)
 
 
 def open_storage(spec: str, checksums: bool = True) -> Storage:
@@ -36,6 +39,27 @@ def _open_lmdb(rest: str, checksums: bool) -> Storage:
     return _in_directory(lambda: _class("lmdb", "LmdbStorage")(directory, checksums=checksums, **options), directory)
 
 
+def _open_redis(rest: str, checksums: bool) -> Storage:
+    place, options = _options(rest, {"prefix": str})
+    host, port, database = _address(place, "redis://HOST:PORT/DATABASE")
+    if not database.isdecimal():
+        raise ValueError(f"a database of redis has a number, not {database!r}")
+    return _class("redis", "RedisStorage")(host, port, int(database), checksums=checksums, **options)
+
+
+def _open_mooncake(rest: str, checksums: bool) -> Storage:
+    place, options = _options(rest, {"prefix": str, "local": str})
+    host, port, _ = _address(place, "mooncake://HOST:PORT")
+    return _class("mooncake", "MooncakeStorage")(host, port, checksums=checksums, **options)
+
+
+def _open_dynamic(rest: str, checksums: bool) -> Storage:
+    module, _, name = rest.partition(":")
+    if not module or not name.isidentifier():
+        raise ValueError(f"a store from outside is named dynamic:MODULE:CLASS, not {rest!r}")
+    return _class("dynamic", "DynamicStorage")(module, name, checksums=checksums)
+
+
 def _class(module: str, name: str) -> Any:
     """Imported when it is opened: what a store needs may not be installed."""
     try:
@@ -49,6 +73,18 @@ def _in_directory(opened: Callable[[], Storage], directory: str) -> Storage:
         return opened()
     except OSError as error:
         raise ValueError(f"cannot use {directory} as a page store: {error.strerror or error}") from None
+
+
+def _address(place: str, form: str) -> tuple[str, int, str]:
+    """Host, port and path of `//HOST:PORT/PATH`. ValueError: it has not this form."""
+    parts = urlsplit(place)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port:
+        raise ValueError(f"a store is named {form}, not {place!r}")
+    return host, port, parts.path.removeprefix("/")
 
 
 def _options(rest: str, known: Mapping[str, Callable[[str], Any]]) -> tuple[str, dict[str, Any]]:
@@ -67,4 +103,10 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-_OPENERS: dict[str, Callable[[str, bool], Storage]] = {"file": _open_file, "lmdb": _open_lmdb}
+_OPENERS: dict[str, Callable[[str, bool], Storage]] = {
+    "file": _open_file,
+    "lmdb": _open_lmdb,
+    "redis": _open_redis,
+    "mooncake": _open_mooncake,
+    "dynamic": _open_dynamic,
+}
