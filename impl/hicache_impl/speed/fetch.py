@@ -21,7 +21,7 @@ from hicache_impl.config import CacheConfig
 from hicache_impl.ranks import solo_groups
 from hicache_impl.runtime import ThreadRuntime
 from hicache_impl.speed.shape import PAGE_TOKENS, Shape, shape_for
-from hicache_impl.speed.stores import StoreFor, opened
+from hicache_impl.speed.stores import EXTRA_COPIES, StoreFor, opened
 from hicache_impl.storage import Storage, storage_key
 from hicache_impl.storage.memory import MemoryStorage
 
@@ -65,6 +65,7 @@ class Fetch:
     def __init__(self, stores: Sequence[str], page_bytes: int, round_bytes: int = ROUND_BYTES) -> None:
         self.shape: Shape = shape_for(page_bytes, round_bytes)
         self.unavailable: dict[str, str] = {}
+        self.extra_copies = EXTRA_COPIES
         self.lanes = [Lane(COPY, None)]
         self._stack = ExitStack()
         self._storages: dict[Lane, Storage] = {}

@@ -140,9 +140,7 @@ def _tree(nodes: int, page_tokens: int) -> list[dict[str, Any]]:
     new = [_key(number, (TURNS + 1) * NODE_PAGES, page_tokens) for number in longer]
     match = [_timed(lambda key=key: tree.match(key)) for key in known]  # type: ignore[misc]
     insert = [_timed(lambda key=key: _insert(tree, key)) for key in new]  # type: ignore[misc]
-    evict = [
-        _timed(lambda: tree.evict_device(NODE_PAGES, lambda node: None)) for _ in range(min(CALLS, conversations))
-    ]
+    evict = [_timed(lambda: tree.evict_device(NODE_PAGES, lambda node: None)) for _ in range(min(CALLS, conversations))]
     return [
         _row("match a conversation", nodes, match),
         _row("insert a turn", nodes, insert),

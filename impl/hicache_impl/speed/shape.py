@@ -22,6 +22,11 @@ class Shape:
     operations: int
 
     @property
+    def page_tokens(self) -> int:
+        """Tokens that a page is for."""
+        return PAGE_TOKENS
+
+    @property
     def pages(self) -> int:
         """Of all operations together."""
         return self.operations * self.operation_pages

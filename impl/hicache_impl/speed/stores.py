@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from hicache_impl.storage import Storage, open_storage
-
-STORES = ("memory", "lmdb", "file", "redis", "mooncake")
+from hicache_impl.storage.servers import MooncakeServers, RedisServer, Unavailable
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,32 @@ def _file(size_bytes: int, stack: ExitStack) -> StoreFor:
     return StoreFor(f"file:{_directory(stack)}", is_shared=True)
 
 
+def _redis(size_bytes: int, stack: ExitStack) -> StoreFor | str:
+    try:
+        return StoreFor(stack.enter_context(closing(RedisServer())).spec, is_shared=True)
+    except Unavailable as reason:
+        return str(reason)
+
+
+def _mooncake(size_bytes: int, stack: ExitStack) -> StoreFor | str:
+    try:
+        # A segment is not filled to the brim before pages have to go.
+        return StoreFor(stack.enter_context(closing(MooncakeServers(4 * size_bytes))).spec, is_shared=True)
+    except Unavailable as reason:
+        return str(reason)
+
+
 def _directory(stack: ExitStack) -> str:
     return stack.enter_context(tempfile.TemporaryDirectory(prefix="hicheck-speed-"))
 
 
-_WAYS: dict[str, Callable[[int, ExitStack], StoreFor | str]] = {"memory": _memory, "lmdb": _lmdb, "file": _file}
+_WAYS: dict[str, Callable[[int, ExitStack], StoreFor | str]] = {
+    "memory": _memory,
+    "lmdb": _lmdb,
+    "file": _file,
+    "redis": _redis,
+    "mooncake": _mooncake,
+}
+STORES = tuple(_WAYS)
+EXTRA_COPIES = {"memory": 0, "lmdb": 0, "file": 0, "redis": 1, "mooncake": 1}
+"""Of a page's bytes, by a get, in the memory of this process, besides the one that leaves them in the page."""

@@ -6,7 +6,6 @@ its checks, in a process of its own, because memory is what a process has.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack

@@ -112,10 +112,8 @@ def _inserting(rank: Rank, slots: dict[int, torch.Tensor], number: int, turn: in
 
 def _allocating(rank: Rank, pages: int, together: int) -> float:
     """Seconds a page."""
-    taken = []
     began_s = time.perf_counter()
-    for _ in range(pages // together):
-        taken.append(rank.host.alloc(together * rank.page))
+    taken = [rank.host.alloc(together * rank.page) for _ in range(pages // together)]
     seconds = time.perf_counter() - began_s
     rank.host.free(torch.cat(taken))
     return seconds / (pages // together * together)
