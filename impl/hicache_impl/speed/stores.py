@@ -69,5 +69,5 @@ _WAYS: dict[str, Callable[[int, ExitStack], StoreFor | str]] = {
     "mooncake": _mooncake,
 }
 STORES = tuple(_WAYS)
-EXTRA_COPIES = {"memory": 0, "lmdb": 0, "file": 0, "redis": 1, "mooncake": 1}
+EXTRA_COPIES = {"memory": 0, "lmdb": 0, "file": 0, "redis": 3, "mooncake": 1}
 """Of a page's bytes, by a get, in the memory of this process, besides the one that leaves them in the page."""

@@ -40,6 +40,8 @@ def measure_trace(
     each (memory of this process alone: a map of a file is not), `peak_bytes` (with it), `store`, `page_bytes`,
     `host_pages`, `device_pages`. ValueError, one line: no such trace or store, or the store cannot be had.
     """
+    # Before a process is started for it.
+    read_trace(trace, 1)
     tell(f"replaying {Path(trace).name} {replays} times on {store}")
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         measured: dict[str, Any] = process.submit(_measure, trace, requests, store, replays).result()

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from hicache_checks.targets.sglang import building, speed_tree
+from hicache_checks.targets.sglang.device import COPIES
 from hicache_checks.targets.sglang.files import FileShelf
 from hicache_checks.targets.sglang.rank import Rank
 from hicache_checks.targets.sglang.release import Release
+from hicache_checks.targets.sglang.shelf import SHELVES
 from hicache_checks.targets.sglang.speed import DEVICE_PAGES, NAMED, POLL_S, WAIT_S, Moved, SpeedError, Took
 
 KEYS_AND_VALUES = 2
@@ -158,6 +160,8 @@ class SpeedRank:
             "namespace": "speed",
             **more,
         }
+        SHELVES.clear()
+        COPIES.clear()
         self._release.prepare(config)
         self._rank = ReadyRank(0, config, self._release, self._release.groups(0))
         return self._rank
