@@ -20,7 +20,7 @@ def lose(s: Scenario, pool: str, prompt: list[int], call: Any = "get") -> None:
     """The last rank can no longer read what is beside the last page of this prompt."""
     rank = s.ranks[-1]
     page_hash = chain_hashes(s.reference.key(prompt))[-1]
-    lost = s.reference.caches[rank].extra[pool].key(page_hash, rank, len(s.ranks))
+    lost = s.reference.caches[rank].extra[pool].key(page_hash, rank)
     s.reference.faults[rank].miss(call, where=lost.__eq__)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from cache_scenario import Scenario, tokens
 from hicache_impl.adapter import Disagreement
-from hicache_impl.content import page_content
+from hicache_impl.content import page_keys, page_on_rank
 from hicache_impl.controller import WorkerDied
 from hicache_impl.keys import PrefixKey, chain_hashes
 from hicache_impl.page_pool import DoubleFree
-from hicache_impl.storage import storage_key
 from mutant_case import Audited, Cases, Unexpected, bad_page, expect, fetch_with_a_bad_page
 
 WORKERS = Cases()
@@ -53,9 +52,9 @@ def query_restarts_the_chain_at_the_anchor(s: Scenario) -> None:
 @WORKERS.shows(Audited, "P21", namespace="adapter")
 def query_forgets_the_namespace(s: Scenario) -> None:
     hashes = chain_hashes(PrefixKey.from_tokens(tokens(1, 2), 1))
-    names = [storage_key(page_hash, 0, 1) for page_hash in hashes]
     config = s.reference.config
-    pages = [page_content(page_hash, 0, config.layers, config.layer_bytes) for page_hash in hashes]
+    names = page_keys(config, 0, hashes)
+    pages = [page_on_rank(config, 0, page_hash) for page_hash in hashes]
     s.reference.faults[0].inner.put_from(names, pages)
     s.submit("a", tokens(1, 2), stored=0)
     s.turn()

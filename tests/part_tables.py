@@ -117,9 +117,10 @@ _SIZES: Cells = {
 }
 _SWITCHES = ("aborts", "stops", "churn", "writes", "detaches", "resets")
 CONTROL_CELLS: Cells = {**_SIZES, "may happen": may_happen(*_SWITCHES, "control_fails")}
+_POOLS: Cells = {"pools": lambda b: "; ".join(_said(pool, b.churn) for pool in b.pools)}
 POOL_CELLS: Cells = {
     **_SIZES,
-    "pools": lambda b: "; ".join(_said(pool, b.churn) for pool in b.pools),
+    **_POOLS,
     "policy": lambda b: spec_tables.setting(b)[6],
     "may happen": may_happen(*_SWITCHES),
 }
@@ -128,11 +129,17 @@ TIER_CELLS: Cells = {
     "device pages": lambda b: str(b.device_pages),
     "quota": lambda b: str(b.load_quota),
     "write policy": lambda b: WRITE_POLICY.members[b.write_policy],
-    "may happen": may_happen("aborts", "churn", "replicated", "put_fails", "forgets"),
+    "may happen": may_happen(
+        "aborts", "churn", "replicated", "put_fails", "forgets", "detaches", "resets", "control_fails"
+    ),
 }
+
+TIER_POOL_CELLS: Cells = {**TIER_CELLS, **_POOLS}
 
 
 def _said(pool: ExtraPool, churn: bool) -> str:
     """The kind of a pool, its slots and, where storage is steady, the depths of each chain that storage has."""
-    kind = f"{POOL_KIND.members[pool.kind]} x {pool.slots}"
-    return kind if churn else f"{kind} ({' / '.join(' '.join(map(str, depths)) for depths in pool.stored)})"
+    kind = f"{POOL_KIND.members[pool.kind]} x {pool.slots}{', replicated' if pool.replicated else ''}"
+    if churn or not any(pool.stored):
+        return kind
+    return f"{kind} ({' / '.join(' '.join(map(str, depths)) for depths in pool.stored)})"

@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cache_scenario import Scenario, tokens
-from hicache_checks.conformance.monitor import MonitorConfig
+from hicache_checks.conformance.merge import Merger
+from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
 from hicache_checks.conformance.observation import Event, checked
 from hicache_checks.conformance.traces import write_trace
+from hicache_impl.layout import Layout
 
 
 def config_of(ranks: int) -> MonitorConfig:
     return MonitorConfig(ranks=ranks, host_pages=6, threshold_pages=1, limit_pages=99, policy="wait_complete")
 
 
-def recorded(ranks: int = 2) -> list[list[Event]]:
+def recorded(ranks: int = 2, stages: int = 1) -> list[list[Event]]:
     """Pages are fetched, aborted, missed, stopped, written through, evicted and loaded: the logs of all ranks."""
     config = config_of(ranks)
-    scenario = Scenario(ranks=ranks, host_pages=config.host_pages, threshold_pages=1)
+    layout = Layout(tp=ranks // stages, pp=stages)
+    scenario = Scenario(layout=layout, host_pages=config.host_pages, threshold_pages=1)
     reference = scenario.reference
     scenario.fetch("whole", tokens(1, 3))
     scenario.submit("gone", tokens(2, 2))
@@ -68,6 +71,22 @@ def recorded_clamp(ranks: int = 2) -> list[list[Event]]:
     scenario.reference.quiesce()
     scenario.reference.close()
     return [list(checked(log.take_since(0))) for log in scenario.reference.logs()]
+
+
+def explain(
+    logs: Sequence[Sequence[Event]], config: MonitorConfig | None = None, chunk: int = 10_000
+) -> Finding | None:
+    """What the monitor says, which gets so many events of each rank at a time."""
+    monitor, merger = Monitor(config or config_of(len(logs))), Merger(len(logs))
+    for start in range(0, max(map(len, logs)), chunk):
+        for rank, log in enumerate(logs):
+            merger.push(rank, log[start : start + chunk])
+        for event in merger.ready():
+            monitor.feed(event)
+    if monitor.finding is None and merger.stuck():
+        return Finding("stuck", "", None)
+    monitor.finish()
+    return monitor.finding
 
 
 @dataclass(frozen=True)

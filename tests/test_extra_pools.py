@@ -29,7 +29,7 @@ MODELS = {"sidecars": SIDECARS, "states": STATES, "windows": WINDOWS, "all": ALL
 def key_of(s: Scenario, pool: str, prompt: list[int], rank: int) -> str:
     """The name in storage of what is beside the last page of a prompt."""
     page_hash = chain_hashes(s.reference.key(prompt))[-1]
-    return s.reference.caches[rank].extra[pool].key(page_hash, rank, len(s.ranks))
+    return s.reference.caches[rank].extra[pool].key(page_hash, rank)
 
 
 def lose(s: Scenario, call: Any, pool: str, prompt: list[int], rank: int = 0) -> None:

@@ -10,17 +10,23 @@ from typing import Any
 import pytest
 
 from cache_scenario import Scenario, tokens
+from hicache_checks.conformance.stateful import run_stateful
+from hicache_impl.adapter import Reference
 from hicache_impl.events import EventLog
 from hicache_impl.gated import GatedRuntime
-from hicache_impl.grid import AXES, Layout, grid_thread_groups
+from hicache_impl.grid import thread_groups
+from hicache_impl.layout import AXES, Layout, checked_layout
 from hicache_impl.ranks import Desync, GroupAborted, Groups
 from hicache_impl.runtime import Stalled
 from hicache_impl.storage import is_key
+from hicache_impl.storage.memory import MemoryStorage
 
 SQUARE = Layout(tp=2, cp=2)
 STAGES = Layout(tp=2, pp=2)
 CUBE = Layout(tp=2, cp=2, pp=2)
 LINE = Layout(pp=3)
+STATE = {"name": "state", "kind": "state", "host_slots": 2, "device_slots": 2}
+DRAFT = {"name": "draft", "kind": "sidecar"}
 
 
 class Threads:
@@ -29,7 +35,7 @@ class Threads:
     def __init__(self, layout: Layout) -> None:
         self.runtime = GatedRuntime()
         self.logs = [EventLog(rank) for rank in range(layout.world)]
-        self.groups: list[Groups] = grid_thread_groups(layout, self.runtime, self.logs)
+        self.groups: list[Groups] = thread_groups(layout, self.runtime, self.logs)
 
     def run(self, calls: Sequence[Callable[[Groups], Any] | None]) -> list[Any]:
         """The answer or the exception of each rank; None where it still waits, or has nothing to do."""
@@ -92,6 +98,13 @@ def test_impossible_layouts_are_refused_in_one_line(sizes: dict[str, int]) -> No
         Layout(**sizes)
     with pytest.raises(ValueError, match=r"^rank must lie in 0 \.\. 3, not 4$"):
         SQUARE.coordinates(4)
+
+
+def test_a_layout_is_also_given_by_its_sizes() -> None:
+    assert checked_layout({"tp": 2, "pp": 3}) == Layout(tp=2, pp=3)
+    for wrong in ({"ranks": 2}, 2):
+        with pytest.raises(ValueError, match=r"^layout must have sizes of tp, cp, pp and dp, not "):
+            checked_layout(wrong)  # type: ignore[arg-type]
 
 
 # ---- agreements
@@ -203,14 +216,48 @@ def test_numbers_begin_again_in_every_group() -> None:
 # ---- a cache on a grid
 
 
-@pytest.fixture(params=[SQUARE, STAGES, Layout(pp=4), Layout(cp=4)], ids=str)
-def on_a_grid(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """References of four ranks agree as a grid does."""
-    layout: Layout = request.param
-    monkeypatch.setattr(
-        "hicache_impl.adapter.thread_groups", lambda ranks, runtime, logs: grid_thread_groups(layout, runtime, logs)
-    )
-    return layout
+@pytest.mark.parametrize("replicated", [False, True])
+@pytest.mark.parametrize("layout", [SQUARE, STAGES, CUBE, Layout(cp=2)], ids=str)
+def test_each_shard_is_stored_once_and_found_by_who_holds_it(layout: Layout, replicated: bool) -> None:
+    """P19, P32. Of ranks with the same bytes one stores them; no other name is ever used."""
+    store = MemoryStorage()
+    pools = [{**DRAFT, "replicated": not replicated}]
+    s = Scenario(store, layout=layout, replicated=replicated, pools=pools)
+    s.reference.prefill(tokens(1, 3))
+    s.reference.quiesce()
+    shards = {layout.shard(rank, replicated) for rank in s.ranks}
+    draft_shards = {layout.shard(rank, not replicated) for rank in s.ranks}
+    assert store.stats()["puts"] == 3 * (len(shards) + len(draft_shards))
+    assert len(shards) == layout.ranks // (layout.tp if replicated else 1)
+    stored = [counters["stored_pages"] for counters in s.reference.counters()]
+    assert stored == [3 if layout.is_writer(rank, replicated) else 0 for rank in s.ranks]
+    assert s.reference.audit_stores() == []
+    again = Scenario(store, layout=layout, replicated=replicated, pools=pools)
+    again.submit("a", tokens(1, 3), stored=0)
+    again.turn()
+    assert again.poll("a") == (True, "fetched", "complete", 3)
+    again.finish()
+    other = Scenario(store, layout=Layout(tp=3), pools=pools)
+    other.submit("a", tokens(1, 3), stored=0)
+    other.turn()
+    assert other.ends() == [(("a", 1), "revoked", "below_threshold")], "pages of another shape are other pages"
+    other.finish()
+    s.finish()
+
+
+def test_replicas_are_systems_of_their_own() -> None:
+    with pytest.raises(ValueError, match=r"^dp must be 1, not 2: replicas are systems of their own$"):
+        Scenario(layout=Layout(tp=2, dp=2))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("axis", ["cp", "tp"])
+def test_a_grid_conforms(axis: str) -> None:
+    run = run_stateful(lambda: Reference(arrange=lambda ranks: Layout(**{axis: ranks})), 2, "wait_complete", 40)
+    assert run.failure is None, run.failure
+
+
+GRIDS = (SQUARE, STAGES, Layout(pp=4), Layout(cp=4))
 
 
 def calls_of(s: Scenario) -> list[list[tuple[Any, ...]]]:
@@ -221,8 +268,9 @@ def calls_of(s: Scenario) -> list[list[tuple[Any, ...]]]:
     ]
 
 
-def test_a_prefetch_on_a_grid(on_a_grid: Layout) -> None:
-    s = Scenario(ranks=4)
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
+def test_a_prefetch_on_a_grid(layout: Layout) -> None:
+    s = Scenario(layout=layout)
     s.submit("a", tokens(1, 6))
     s.submit("b", tokens(2, 2))
     s.turn()
@@ -234,9 +282,10 @@ def test_a_prefetch_on_a_grid(on_a_grid: Layout) -> None:
     assert calls == [calls[0]] * 4
 
 
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
 @pytest.mark.parametrize("rank", range(4))
-def test_one_rank_of_a_grid_decides_for_all(on_a_grid: Layout, rank: int) -> None:
-    s = Scenario(ranks=4, policy="best_effort")
+def test_one_rank_of_a_grid_decides_for_all(layout: Layout, rank: int) -> None:
+    s = Scenario(layout=layout, policy="best_effort")
     name = s.reference.storage_keys(tokens(1, 5), rank)[4]
     s.reference.store(tokens(1, 5))
     s.reference.faults[rank].miss("exists", lambda key: key == name)
@@ -252,9 +301,10 @@ def test_one_rank_of_a_grid_decides_for_all(on_a_grid: Layout, rank: int) -> Non
     s.finish()
 
 
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
 @pytest.mark.parametrize("rank", range(4))
-def test_an_abort_on_a_grid_returns_every_page(on_a_grid: Layout, rank: int) -> None:
-    s = Scenario(ranks=4)
+def test_an_abort_on_a_grid_returns_every_page(layout: Layout, rank: int) -> None:
+    s = Scenario(layout=layout)
     s.runtime.hold("io.page", rank)
     s.submit("a", tokens(1, 4))
     s.turn()
@@ -269,13 +319,47 @@ def test_an_abort_on_a_grid_returns_every_page(on_a_grid: Layout, rank: int) -> 
     assert calls == [calls[0]] * 4
 
 
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
+@pytest.mark.parametrize("requests", [1, 6])
+def test_no_call_makes_a_collective_for_each_request(layout: Layout, requests: int) -> None:
+    """What a scheduler's call costs in collectives does not depend on how many requests it is about."""
+    s = Scenario(layout=layout, host_pages=32)
+    rids = [f"r{number}" for number in range(requests)]
+
+    def cost(call: Callable[[], Any]) -> list[str]:
+        before = len(calls_of(s)[0])
+        call()
+        made = [calls[before:] for calls in calls_of(s)]
+        assert made == [made[0]] * len(s.ranks), "every rank makes the same"
+        return [kind for _, kind in made[0]]
+
+    tick = "tell" if layout.pp > 1 else "min"
+    assert cost(lambda: [s.submit(rid, tokens(place, 2)) for place, rid in enumerate(rids)]) == []
+    s.reference.settle()
+    assert cost(s.reference.tick) == [tick], "it grants to all"
+    s.reference.settle()
+    assert cost(lambda: s.reference.poll(rids)) == ["max", "min"], "it publishes all"
+    assert cost(lambda: s.reference.poll(rids)) == ["max"]
+    assert cost(lambda: s.reference.prefill(tokens(0, 2))) == []
+    assert cost(lambda: s.reference.evict_device(2)) == []
+    for place, rid in enumerate(rids):
+        s.submit(rid, tokens(9 + place, 2))
+    assert cost(lambda: [s.reference.stop(rid) for rid in rids]) == []
+    s.reference.settle()
+    assert cost(s.reference.tick) == [tick], "it revokes all"
+    for place, rid in enumerate(rids):
+        s.submit(rid, tokens(20 + place, 2))
+    s.turn()
+    detached = cost(s.reference.detach)
+    assert detached[0] == "barrier", "it aborts all"
+    assert detached.count("barrier") == 1
+    s.reference.close()
+
+
 @pytest.fixture
-def two_stages(monkeypatch: pytest.MonkeyPatch) -> Scenario:
+def two_stages() -> Scenario:
     """Two stages of two ranks; the query thread of the last rank holds an agreed hit back."""
-    monkeypatch.setattr(
-        "hicache_impl.adapter.thread_groups", lambda ranks, runtime, logs: grid_thread_groups(STAGES, runtime, logs)
-    )
-    s = Scenario(ranks=4)
+    s = Scenario(layout=STAGES)
     s.runtime.hold("query.agreed", 3)
     s.submit("a", tokens(1, 2))
     s.reference.settle()
@@ -291,6 +375,25 @@ def test_a_later_stage_waits_for_its_own_query_thread(two_stages: Scenario) -> N
     assert [len(s.events("allocated", rank=rank)) for rank in s.ranks] == [1, 1, 1, 1]
     s.reference.settle()
     assert s.poll("a") == (True, "fetched", "complete", 2)
+    s.finish()
+
+
+def test_no_stage_waits_for_what_is_not_given_up_there() -> None:
+    """P5. The first stage gives up pages that have landed on the second, which gives them up when all agree."""
+    s = Scenario(layout=Layout(pp=2), tree="hi_mamba", pools=[STATE, DRAFT])
+    s.reference.break_storage(0, "get", "miss")
+    s.submit("a", tokens(1, 4))
+    s.turn()
+    s.turn()
+    caches = s.reference.caches
+    assert [cache.controller.queue_lengths()["release"] for cache in caches] == [4, 0]
+    assert [cache.controller.queue_lengths()["release draft"] for cache in caches] == [4, 0]
+    s.reference.quiesce()
+    assert s.poll("a") == (True, "fetched", "failed_page", 0)
+    s.turn()
+    s.turn()
+    assert s.free() == 8
+    assert [(cache.owed_pages, cache.owed_slots.total()) for cache in caches] == [(0, 0)] * 2
     s.finish()
 
 

@@ -15,17 +15,17 @@ import pytest
 
 from hicache_impl.cache import HiCache, open_rank
 from hicache_impl.config import CacheConfig
-from hicache_impl.content import page_content
+from hicache_impl.content import page_keys, page_on_rank
 from hicache_impl.events import EventLog
-from hicache_impl.grid import Layout, grid_process_groups
+from hicache_impl.grid import process_groups
 from hicache_impl.keys import PrefixKey, chain_hashes
+from hicache_impl.layout import Layout
 from hicache_impl.ranks import Groups
 from hicache_impl.runtime import ThreadRuntime
-from hicache_impl.storage import open_storage, storage_key
+from hicache_impl.storage import open_storage
 
 pytestmark = pytest.mark.heavy
 
-CONFIG = CacheConfig(host_pages=8, device_pages=8, page_bytes=64, threshold_pages=1, ranks=4)
 SECONDS = 60.0
 GRIDS = [Layout(tp=2, cp=2), Layout(tp=2, pp=2)]
 
@@ -38,7 +38,7 @@ def join(layout: Layout, rank: int, store: str, device: str = "cpu") -> tuple[Gr
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=layout.world)
     log = EventLog(rank)
-    return grid_process_groups(layout, log, timeout_s=SECONDS, device=device), log
+    return process_groups(layout, log, timeout_s=SECONDS, device=device), log
 
 
 def start(
@@ -68,13 +68,14 @@ def serve(layout: Layout, rank: int, store: str, answers: Any) -> None:
     """Two requests, of which one is aborted while it is fetched or before; then rest."""
     groups, log = join(layout, rank, store)
     storage = open_storage("memory")
-    cache = open_rank(CONFIG, storage, groups, ThreadRuntime(), log)
+    config = CacheConfig(host_pages=8, device_pages=8, page_bytes=64, threshold_pages=1, layout=layout)
+    cache = open_rank(config, storage, groups, ThreadRuntime(), log)
     first, second = (PrefixKey.from_tokens([name * 100 + page for page in range(3)], 1) for name in (1, 2))
     # The last rank lacks the last page.
     for key, held in ((first, 3 if rank < 3 else 2), (second, 3)):
         hashes = chain_hashes(key)[:held]
-        pages = [page_content(h, rank, CONFIG.stored_layers, CONFIG.layer_bytes) for h in hashes]
-        storage.put_from([storage_key(h, rank, layout.world) for h in hashes], pages)
+        pages = [page_on_rank(config, rank, page_hash) for page_hash in hashes]
+        storage.put_from(page_keys(config, rank, hashes), pages)
     assert cache.submit("a", first).op is not None
     assert cache.submit("b", second).op is not None
     cache.tick()

@@ -73,13 +73,13 @@ def test_a_parent_of_another_length_is_refused() -> None:
         chain_hashes(PrefixKey("", (b"1234",)), b"short")
 
 
-def test_page_content_is_a_function_of_hash_rank_and_layer() -> None:
-    page = page_content(b"h" * 32, 0, 3, 64)
+def test_page_content_is_a_function_of_hash_shard_and_layer() -> None:
+    page = page_content(b"h" * 32, "0_2", 3, 64)
     assert page.shape == (3, 64)
     assert page.dtype == torch.uint8
-    assert torch.equal(page, page_content(b"h" * 32, 0, 3, 64))
-    assert torch.equal(page[:2], page_content(b"h" * 32, 0, 2, 64))
-    others = [page_content(b"g" * 32, 0, 3, 64), page_content(b"h" * 32, 1, 3, 64)]
+    assert torch.equal(page, page_content(b"h" * 32, "0_2", 3, 64))
+    assert torch.equal(page[:2], page_content(b"h" * 32, "0_2", 2, 64))
+    others = [page_content(b"g" * 32, "0_2", 3, 64), page_content(b"h" * 32, "1_2", 3, 64)]
     rows = {bytes(row.tolist()) for content in (page, *others) for row in content}
     assert len(rows) == 9
 
@@ -112,7 +112,7 @@ def test_config_caps_the_timeout() -> None:
         ("timeout_s_base", -1.0),
         ("timeout_s_per_page", float("nan")),
         ("timeout_s_max", float("inf")),
-        ("ranks", True),
+        ("layout", {"ranks": 2}),
         ("query_batch_pages", 1.5),
     ],
 )

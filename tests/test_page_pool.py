@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hicache_impl.config import LAYOUTS, CacheConfig, Layout
+from hicache_impl.config import POOL_LAYOUTS, CacheConfig, PoolLayout
 from hicache_impl.content import page_content
 from hicache_impl.device_pool import DevicePool
 from hicache_impl.host_pool import HostPool
@@ -163,7 +163,7 @@ def test_bytes_go_down_to_host_and_come_back() -> None:
     assert not host.data.is_pinned()
     assert device.allocator.alloc(3) == (0, 1, 2)
     assert host.allocator.alloc(3) == (0, 1, 2)
-    contents = [page_content(bytes([i]), 0, 2, 16) for i in range(3)]
+    contents = [page_content(bytes([i]), "0_1", 2, 16) for i in range(3)]
     for page in range(3):
         device.view(page).copy_(contents[page])
     host.store_from(device, [0, 1, 2], [2, 0, 1])
@@ -209,8 +209,8 @@ def test_several_pages_are_marked_together_or_not_at_all() -> None:
 
 
 @settings(max_examples=100)
-@given(st.lists(st.integers(0, 5)), st.sampled_from(LAYOUTS))
-def test_views_of_many_pages_are_those_of_each(pages: list[int], layout: Layout) -> None:
+@given(st.lists(st.integers(0, 5)), st.sampled_from(POOL_LAYOUTS))
+def test_views_of_many_pages_are_those_of_each(pages: list[int], layout: PoolLayout) -> None:
     host = HostPool(6, 2, 8, layout=layout)
     host.data.copy_(torch.arange(48, dtype=torch.uint8).view(host.data.shape))
     found = host.views(pages)

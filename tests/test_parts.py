@@ -24,8 +24,11 @@ from hicache_checks.mutants.spec_mutants import SPEC_MUTANTS, SpecMutant
 from hicache_spec import Bounds, BoundSpec, SpecError
 from hicache_spec.bounds import AGAIN, LIMITER, SOLO_CHURN
 from hicache_spec.parts import PART_BOUNDS, design_named, design_of, must_reach
+from hicache_spec.parts.carrying import CARRY_FETCH_SIDECAR, CARRY_STATE
 from hicache_spec.parts.control import CONTROL_PAIR, CONTROL_SOLO
 from hicache_spec.parts.copying import COPY_SOLO
+from hicache_spec.parts.depositing import DEPOSIT_FETCH, DEPOSIT_SIDECAR
+from hicache_spec.parts.detaching import DETACH_RANKS, DETACH_SOLO
 from hicache_spec.parts.groups_design import PAIR
 from hicache_spec.parts.pool_bounds import POOL_PAIR, POOL_SIDECARS
 from hicache_spec.parts.resetting import RESET_SOLO
@@ -74,6 +77,12 @@ SIZES = {
         "reset_ranks": (1_010, 3_915, 22),
         "reset_pages": (6_757, 23_661, 25),
     },
+    "copying+storing+control+resetting+detaching": {
+        "detach_solo": (5_955, 19_019, 35),
+        "detach_pages": (10_829, 51_905, 38),
+        "detach_ranks": (28_536, 146_416, 43),
+        "detach_replicated": (13_332, 65_901, 43),
+    },
     "pools": {
         "pool_sidecar": (2_216, 7_908, 28),
         "pool_sidecars": (519, 1_698, 22),
@@ -90,6 +99,24 @@ SIZES = {
         "turnover_sidecar": (4_854, 14_566, 32),
         "turnover_state": (11_607, 35_550, 32),
         "turnover_mixed": (14_060, 40_348, 36),
+    },
+    "copying+pools+carrying": {
+        "carry_sidecar": (533, 4_512, 16),
+        "carry_state": (5_008, 44_737, 29),
+        "carry_back": (100, 531, 11),
+        "carry_pressure": (544, 3_725, 24),
+        "carry_fetch_sidecar": (757, 3_887, 21),
+        "carry_fetch_state": (1_612, 8_281, 22),
+    },
+    "copying+storing+pools+carrying+depositing": {
+        "deposit_ranks": (2_745, 18_179, 24),
+        "deposit_shared": (1_935, 11_507, 25),
+        "deposit_sidecar": (1_255, 8_691, 21),
+        "deposit_state": (2_125, 13_933, 24),
+        "deposit_shards": (59_469, 461_659, 48),
+        "deposit_fetch": (9_135, 44_087, 42),
+        "deposit_fetch_sidecar": (49_848, 361_523, 41),
+        "deposit_forgets": (4_826, 39_996, 23),
     },
     "groups": {
         "pair": (5_186, 15_124, 47),
@@ -110,8 +137,11 @@ SMALLEST = {
     "copying+storing": STORE_FORGETS,
     "control": CONTROL_SOLO,
     "copying+control+resetting": RESET_SOLO,
+    "copying+storing+control+resetting+detaching": DETACH_SOLO,
     "pools": POOL_SIDECARS,
     "control+pools+turnover": TURNOVER_SIDECAR,
+    "copying+pools+carrying": CARRY_FETCH_SIDECAR,
+    "copying+storing+pools+carrying+depositing": DEPOSIT_SIDECAR,
     "groups": PAIR,
 }
 LIVE_IN_VERIFY_ALONE = {"copy_fetch_ranks", "store_fetch", "store_fetch_pair"}
@@ -188,7 +218,10 @@ def test_the_engines_agree_on_the_smallest_configuration(name: str, options: Eng
     [
         ("copying+storing", STORE_SOLO, 9_929),
         ("control", CONTROL_PAIR, 21_454),
+        ("copying+storing+control+resetting+detaching", DETACH_RANKS, 14_620),
         ("pools", POOL_PAIR, 21_701),
+        ("copying+pools+carrying", CARRY_STATE, 2_950),
+        ("copying+storing+pools+carrying+depositing", DEPOSIT_FETCH, 4_896),
         ("control+pools+turnover", TURNOVER_MIXED, 7_213),
     ],
 )
@@ -231,9 +264,18 @@ def test_where_a_part_is_switched_off_the_canonical_design_is_the_same(part: str
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("of", "bounds"), [("control", CONTROL_SOLO), ("pools", POOL_SIDECARS)])
-def test_where_one_of_a_pair_is_switched_off_the_other_is_the_same(of: str, bounds: Bounds) -> None:
-    result = explored("control+pools+turnover", bounds)
+@pytest.mark.parametrize(
+    ("pair", "of", "bounds"),
+    [
+        ("control+pools+turnover", "control", CONTROL_SOLO),
+        ("control+pools+turnover", "pools", POOL_SIDECARS),
+        ("copying+storing+control+resetting+detaching", "copying+storing", STORE_FORGETS),
+        ("copying+pools+carrying", "copying", COPY_SOLO),
+        ("copying+storing+pools+carrying+depositing", "copying+storing", STORE_FORGETS),
+    ],
+)
+def test_where_one_of_a_pair_is_switched_off_the_other_is_the_same(pair: str, of: str, bounds: Bounds) -> None:
+    result = explored(pair, bounds)
     assert result.violation is None
     assert (result.states, result.transitions, result.depth) == SIZES[of][bounds.name]
 

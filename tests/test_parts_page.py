@@ -11,7 +11,7 @@ import part_tables
 import spec_tables
 from hicache_spec.parts import PART_BOUNDS
 from hicache_spec.parts.groups_design import GROUPS
-from part_tables import CONTROL_CELLS, POOL_CELLS, TIER_CELLS, Cells
+from part_tables import CONTROL_CELLS, POOL_CELLS, TIER_CELLS, TIER_POOL_CELLS, Cells
 from spec_tables import NOTHING, Table
 from test_parts import SIZES
 from test_spec_page import assert_stands, order_of
@@ -20,8 +20,11 @@ COPYING = "decide_at_drain+copying"
 STORING = "decide_at_drain+copying+storing"
 CONTROL = "decide_at_drain+control"
 RESETTING = "decide_at_drain+copying+control+resetting"
+DETACHING = "decide_at_drain+copying+storing+control+resetting+detaching"
 POOLS = "decide_at_drain+pools"
 TURNOVER = "decide_at_drain+control+pools+turnover"
+CARRYING = "decide_at_drain+copying+pools+carrying"
+DEPOSITING = "decide_at_drain+copying+storing+pools+carrying+depositing"
 OF_GROUPS = ("action", "section", "for each", "what", "fairness")
 
 
@@ -44,6 +47,12 @@ def configurations(name: str, cells: Cells) -> Table:
         ("11.6", lambda: part_tables.properties(STORING, "invariant", "step", "live")),
         ("11.7", lambda: part_tables.outcomes(STORING)),
         ("11.7", lambda: configurations("copying+storing", TIER_CELLS)),
+        ("11.10", lambda: part_tables.variables(DETACHING)),
+        ("11.10", lambda: part_tables.actions(DETACHING)),
+        ("11.10", lambda: configurations("copying+storing+control+resetting+detaching", TIER_CELLS)),
+        ("11.10", lambda: part_tables.replaced("detaching")),
+        ("11.10", lambda: part_tables.properties(DETACHING, "invariant", "step", "live")),
+        ("11.10", lambda: part_tables.outcomes(DETACHING)),
         ("12", lambda: configurations("pools", POOL_CELLS)),
         ("12.1", lambda: part_tables.variables(POOLS)),
         ("12.1", lambda: part_tables.replaced("pools")),
@@ -57,6 +66,18 @@ def configurations(name: str, cells: Cells) -> Table:
         ("12.7", lambda: part_tables.replaced("turnover")),
         ("12.7", lambda: part_tables.outcomes(TURNOVER)),
         ("12.7", lambda: part_tables.properties(TURNOVER, "invariant", "step")),
+        ("12.8", lambda: part_tables.variables(CARRYING)),
+        ("12.8", lambda: part_tables.actions(CARRYING)),
+        ("12.8", lambda: configurations("copying+pools+carrying", TIER_POOL_CELLS)),
+        ("12.8", lambda: part_tables.replaced("carrying")),
+        ("12.8", lambda: part_tables.properties(CARRYING, "invariant", "step", "live")),
+        ("12.8", lambda: part_tables.outcomes(CARRYING)),
+        ("12.9", lambda: part_tables.variables(DEPOSITING)),
+        ("12.9", lambda: part_tables.actions(DEPOSITING)),
+        ("12.9", lambda: configurations("copying+storing+pools+carrying+depositing", TIER_POOL_CELLS)),
+        ("12.9", lambda: part_tables.replaced("depositing")),
+        ("12.9", lambda: part_tables.properties(DEPOSITING, "invariant", "step", "live")),
+        ("12.9", lambda: part_tables.outcomes(DEPOSITING)),
         ("13", lambda: configurations("control", CONTROL_CELLS)),
         ("13.1", lambda: part_tables.variables(CONTROL)),
         ("13.1", lambda: part_tables.replaced("control")),
@@ -84,7 +105,7 @@ def test_a_table_says_what_the_code_says(section: str, expected: Callable[[], Ta
     assert_stands(section, table)
 
 
-@pytest.mark.parametrize("design", [COPYING, STORING, CONTROL, POOLS])
+@pytest.mark.parametrize("design", [COPYING, STORING, DETACHING, CONTROL, POOLS, CARRYING, DEPOSITING])
 def test_a_variable_of_a_part_has_a_writer(design: str) -> None:
     assert all(row[-1] != NOTHING for row in part_tables.variables(design).rows)
 

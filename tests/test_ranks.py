@@ -11,14 +11,14 @@ import pytest
 
 from hicache_impl.events import EventLog
 from hicache_impl.gated import GatedRuntime
+from hicache_impl.grid import process_groups
+from hicache_impl.layout import Layout
 from hicache_impl.ranks import (
     Desync,
-    GlooGroup,
     Group,
     GroupAborted,
     LocalGroup,
     SoloGroup,
-    gloo_groups,
     local_groups,
 )
 
@@ -110,13 +110,12 @@ def _gloo_rank(rank: int, store: str, answers: Any) -> None:
 
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     log = EventLog(rank)
-    groups = gloo_groups(log, timeout_s=30)
+    groups = process_groups(Layout(tp=2), log, timeout_s=30)
     found: dict[str, Any] = {
         "min": groups.sched.all_min([rank, 5 - rank, -rank]),
         "max": groups.sched.all_max([rank, 5 - rank, -rank]),
         "long": groups.sched.all_min([rank + i for i in range(200)]),
         "empty": groups.sched.all_max([]),
-        "is_gloo": isinstance(groups.sched, GlooGroup),
     }
     groups.sched.barrier()
     # Each group has its own transport: the query thread and the scheduler may be in different orders.
@@ -158,7 +157,6 @@ def test_gloo_over_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert found[rank]["max"] == [1, 5, 0]
         assert found[rank]["long"] == list(range(200))
         assert found[rank]["empty"] == []
-        assert found[rank]["is_gloo"]
         assert found[rank]["query"] == [10]
         assert found[rank]["both"] == [1]
         assert f"rank {rank} is in min" in found[rank]["desync"]

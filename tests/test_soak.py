@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from hicache_checks import cli, soak_command
+from hicache_checks.rank_layout import RankLayout
 from hicache_checks.reporting import InputError, Progress, Screen, Verdict
 from hicache_checks.soak_command import SoakOptions
 from hicache_impl import soak
@@ -35,15 +36,26 @@ def soaked(fault: str | None = None, seconds: float = 4.0, **more: Any) -> tuple
     lines: list[str] = []
     if fault is not None:
         more["cache_class"] = f"soak_faults:{fault}"
-    options = SoakOptions(seconds / 60, more.pop("ranks", 2), more.pop("store", "memory"), 0, RUNNER, more)
+    layout = more.pop("layout", RankLayout(tp=2))
+    options = SoakOptions(seconds / 60, layout, more.pop("store", "memory"), 0, RUNNER, more)
     outcome = soak_command.soak(options, lines.append)
     return outcome.verdict, dict(outcome.keys), lines
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("ranks", "store"), [(2, "memory"), (2, "file"), (1, "memory")])
-def test_a_short_soak_finds_nothing(ranks: int, store: str) -> None:
-    verdict, keys, lines = soaked(ranks=ranks, store=store, rounds_a_life=2, seconds=6.0)
+@pytest.mark.parametrize(
+    ("layout", "store"),
+    [
+        (RankLayout(tp=2), "memory"),
+        (RankLayout(tp=2), "file"),
+        (RankLayout(), "memory"),
+        (RankLayout(tp=2, pp=2), "memory"),
+        (RankLayout(cp=2, dp=2), "file"),
+    ],
+    ids=str,
+)
+def test_a_short_soak_finds_nothing(layout: RankLayout, store: str) -> None:
+    verdict, keys, lines = soaked(layout=layout, store=store, rounds_a_life=2, seconds=6.0)
     assert keys["violations"] == []
     assert verdict in (Verdict.PASS, Verdict.UNKNOWN), "so short a time need not be enough to judge memory"
     assert keys["rounds"] >= 2
@@ -93,6 +105,7 @@ class TestFaults:
 
 REPORT: dict[str, Any] = {
     "ranks": 2,
+    "layout": {"tp": 2, "cp": 1, "pp": 1, "dp": 1},
     "store": "memory",
     "seed": 0,
     "rounds": 9,
@@ -169,7 +182,7 @@ def test_options_that_cannot_be_used() -> None:
     for more, says in (
         ({"seconds": 0}, "more than 0 s"),
         ({"store": "tape"}, "memory or file"),
-        ({"ranks": 0}, "at l"),
+        ({"layout": {"tp": 0}}, "tp must be an integer >= 1"),
     ):
         with pytest.raises(InputError, match=says):
             soak_command.soak(SoakOptions(1.0, target=RUNNER, more=more), lambda line: None)
@@ -186,9 +199,9 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
     monkeypatch.setattr(soak_command, "load", lambda group, name: runner)
     with pytest.raises(SystemExit) as ended:
-        cli.main(["soak", "--minutes", "0.5", "--ranks", "3", "--store", "file", "--json", str(tmp_path / "r.json")])
+        cli.main(["soak", "--minutes", "0.5", "--tp", "3", "--store", "file", "--json", str(tmp_path / "r.json")])
     assert ended.value.code == 0
     document = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert (document["command"], document["verdict"], document["violations"]) == ("soak", "pass", [])
     (given,) = asked
-    assert (given["seconds"], given["ranks"], given["store"], given["seed"]) == (30.0, 3, "file", 0)
+    assert (given["seconds"], given["layout"]["tp"], given["store"], given["seed"]) == (30.0, 3, "file", 0)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from hicache_checks.implementations import load
-from hicache_impl.config import LAYOUTS, Layout
+from hicache_impl.config import POOL_LAYOUTS, PoolLayout
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey, chain_hashes
 from hicache_impl.page_pool import ForeignPage
@@ -141,8 +141,8 @@ def test_a_get_makes_no_more_copies_than_are_told(name: str, is_known: bool, sta
     assert peak_bytes < (EXTRA_COPIES[name] + 0.5) * page_bytes
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_pool_knows_where_its_pages_are(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", POOL_LAYOUTS)
+def test_a_pool_knows_where_its_pages_are(layout: PoolLayout) -> None:
     pool = HostPool(3, 2, 64, layout=layout)
     pages = pool.views([2, 0, 2])
     assert isinstance(pages, KnownPages)
@@ -159,16 +159,16 @@ def test_a_pool_knows_where_its_pages_are(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("checksums", [False, True])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", POOL_LAYOUTS)
 @pytest.mark.parametrize("name", LOCAL)
 def test_pages_that_are_known_are_read_like_others(
-    name: str, layout: Layout, checksums: bool, stack: ExitStack
+    name: str, layout: PoolLayout, checksums: bool, stack: ExitStack
 ) -> None:
     """With one that is missing and one of another size among them."""
     found = opened(name, MIB, stack)
     assert isinstance(found, StoreFor)
     pool = HostPool(4, 2, 4096, layout=layout)
-    keys = storage_keys([bytes([number]) * 32 for number in range(4)], 0, 1)
+    keys = storage_keys([bytes([number]) * 32 for number in range(4)], "0_1")
     stored = [torch.randint(256, (2, 2048), dtype=torch.uint8) for _ in range(4)]
     stored[2] = stored[2][:, :1000]
     with closing(found.open(checksums)) as store:
@@ -180,7 +180,7 @@ def test_pages_that_are_known_are_read_like_others(
 
 def test_names_together_are_those_one_by_one() -> None:
     hashes = chain_hashes(PrefixKey.from_tokens(range(6), 2))
-    assert storage_keys(hashes, 11, 16) == [storage_key(page_hash, 11, 16) for page_hash in hashes]
+    assert storage_keys(hashes, "b_10") == [storage_key(page_hash, "b_10") for page_hash in hashes]
 
 
 def calls_during(work: Callable[[], object]) -> int:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from hicache_impl.content import page_content
+from hicache_impl.layout import ONE_RANK, Layout
 from hicache_impl.storage import Storage, open_storage, page_namespace, storage_key
 from hicache_impl.storage.checksum import HEADER_BYTES
 from hicache_impl.storage.faults import FaultyStorage, StorageFault
@@ -19,8 +20,9 @@ from hicache_impl.storage.file import FileStorage
 from hicache_impl.storage.memory import MemoryStorage
 
 LAYERS, LAYER_BYTES = 2, 8
-KEYS = [storage_key(bytes([i]) * 32, 0, 1) for i in range(4)]
-PAGES = [page_content(bytes([i]) * 32, 0, LAYERS, LAYER_BYTES) for i in range(4)]
+SHARD = ONE_RANK.shard(0)
+KEYS = [storage_key(bytes([i]) * 32, SHARD) for i in range(4)]
+PAGES = [page_content(bytes([i]) * 32, SHARD, LAYERS, LAYER_BYTES) for i in range(4)]
 
 
 def blank(count: int = 1) -> list[torch.Tensor]:
@@ -150,7 +152,7 @@ def test_lists_and_types_must_fit(storage: Storage) -> None:
 
 
 def test_keys_tell_rank_geometries_apart() -> None:
-    keys = {storage_key(b"\1" * 32, rank, ranks) for ranks in (1, 2, 17) for rank in range(ranks)}
+    keys = {storage_key(b"\1" * 32, Layout(tp=ranks).shard(rank)) for ranks in (1, 2, 17) for rank in range(ranks)}
     assert len(keys) == 20
 
 

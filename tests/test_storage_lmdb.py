@@ -15,11 +15,13 @@ import pytest
 import torch
 
 from hicache_impl.content import page_content
+from hicache_impl.layout import ONE_RANK
 from hicache_impl.storage import open_storage, storage_key
 from hicache_impl.storage.lmdb import HEADERS, PAYLOADS, LmdbStorage
 
-KEYS = [storage_key(bytes([i]) * 32, 0, 1) for i in range(4)]
-PAGES = [page_content(bytes([i]) * 32, 0, 2, 8) for i in range(4)]
+SHARD = ONE_RANK.shard(0)
+KEYS = [storage_key(bytes([i]) * 32, SHARD) for i in range(4)]
+PAGES = [page_content(bytes([i]) * 32, SHARD, 2, 8) for i in range(4)]
 
 
 def blank(count: int = 1) -> list[torch.Tensor]:
@@ -77,7 +79,7 @@ def test_a_full_map_refuses_and_goes_on(tmp_path: Path) -> None:
     """What is refused is not there, what was stored stays, and after `clear` there is room again."""
     store = open_storage(f"lmdb:{tmp_path / 'pages'}?map_bytes={1 << 20}")
     pages = [torch.full((1, 32_768), number, dtype=torch.uint8) for number in range(64)]
-    keys = [storage_key(bytes([number]) * 32, 0, 1) for number in range(64)]
+    keys = [storage_key(bytes([number]) * 32, SHARD) for number in range(64)]
     for _ in range(2):
         stored = store.put_from(keys, pages)
         assert any(stored)

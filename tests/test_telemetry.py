@@ -121,6 +121,90 @@ class TestMetrics:
         assert (durations.longer, durations.count) == (1, 4)
 
 
+SLOT_BYTES = 16
+DRAFT = {"name": "draft", "kind": "sidecar", "layer_bytes": SLOT_BYTES}
+STATE = {"name": "state", "kind": "state", "host_slots": 2, "device_slots": 2, "layer_bytes": SLOT_BYTES}
+
+
+class TestSlots:
+    @pytest.mark.parametrize("async_copies", [False, True])
+    def test_what_moved_beside_pages(self, async_copies: bool) -> None:
+        s = Told(ranks=2, async_copies=async_copies, tree="hi_mamba", pools=[DRAFT, {**STATE, "replicated": True}])
+        s.reference.prefill(tokens(1, 3))
+        s.reference.quiesce()
+        s.reference.evict_device(3)
+        s.reference.prefill(tokens(1, 3))
+        s.fetch("a", tokens(2, 4))
+        s.reference.quiesce()
+        for rank in s.ranks:
+            moved = s.telemetries[rank].metrics.moved_slots()
+            assert {key: (of.slots, of.bytes) for key, of in moved.items()} == {
+                ("draft", "device", "host", "write_through"): (3, 3 * SLOT_BYTES),
+                ("state", "device", "host", "write_through"): (1, SLOT_BYTES),
+                ("draft", "host", "storage", "stored"): (3, 3 * SLOT_BYTES),
+                **({("state", "host", "storage", "stored"): (1, SLOT_BYTES)} if rank == 0 else {}),
+                ("draft", "device", "nowhere", "evicted"): (3, 3 * SLOT_BYTES),
+                ("state", "device", "nowhere", "evicted"): (1, SLOT_BYTES),
+                ("draft", "host", "device", "load_back"): (3, 3 * SLOT_BYTES),
+                ("state", "host", "device", "load_back"): (1, SLOT_BYTES),
+                ("draft", "storage", "host", "landed"): (4, 4 * SLOT_BYTES),
+                ("state", "storage", "host", "landed"): (1, SLOT_BYTES),
+            }
+        text = prometheus_text(CacheCollector([telemetry.metrics for telemetry in s.telemetries]))
+        label = '{pool="draft",rank="1",reason="landed",source="storage",target="host"}'
+        assert f"hicache_moved_slots_total{label} 4.0" in text
+        assert f"hicache_moved_slot_bytes_total{label} {4.0 * SLOT_BYTES}" in text
+        s.finish()
+
+    def test_what_the_store_refused_or_lost(self) -> None:
+        s = Told(pools=[DRAFT])
+        s.reference.faults[0].miss("put")
+        s.reference.prefill(tokens(1, 3))
+        s.turn()
+        assert s.telemetries[0].metrics.moved_slots()["draft", "host", "storage", "refused"].slots == 3
+        s.reference.heal_storage()
+        s.submit("a", tokens(2, 2))
+        s.reference.lose(0, tokens(2, 1))
+        s.turn()
+        lost = s.telemetries[0].metrics.moved_slots()["draft", "storage", "host", "miss"]
+        assert (lost.count, lost.slots) == (1, 0)
+        s.poll("a")
+        s.finish()
+
+    def test_what_is_on_its_way_is_told_when_all_ranks_have_it(self) -> None:
+        s = Told(ranks=2, async_copies=True, pools=[DRAFT])
+        s.runtime.hold("write.landed", 1)
+        s.reference.prefill(tokens(1, 3))
+        s.turn()
+        assert [event.tier for event in s.kv[0] if event.pool == "draft"] == ["device"]
+        s.runtime.release_all()
+        s.turn()
+        s.turn()
+        told = [(event.kind, event.tier, len(event.hashes)) for event in s.kv[0] if event.pool == "draft"]
+        assert told == [("stored", tier, 3) for tier in ("device", "host", "storage")]
+        assert told_pages(s.kv[0]) == {tier: set(s.kv[0][0].hashes) for tier in ("device", "host", "storage")}
+        s.finish()
+
+    def test_a_state_goes_while_its_pages_stay(self) -> None:
+        s = Told(tree="hi_mamba", pools=[{**STATE, "host_slots": 1}])
+        s.reference.prefill(tokens(1, 2))
+        s.reference.quiesce()
+        s.reference.prefill(tokens(2, 2))
+        s.reference.quiesce()
+        told = [(event.kind, event.tier) for event in s.kv[0] if event.pool == "state" and event.tier == "host"]
+        assert told == [("stored", "host"), ("removed", "host"), ("stored", "host")]
+        assert len(told_pages(s.kv[0])["host"]) == 4
+        s.finish()
+
+    def test_a_listener_notices_what_is_wrong(self) -> None:
+        told = [KvEvent(0, 0, "stored", "host", (b"page",)), KvEvent(0, 1, "stored", "host", (b"page",), pool="draft")]
+        assert told_pages(told)["host"] == {b"page"}
+        with pytest.raises(ValueError, match="P29 1 pages are told stored on the host a second time"):
+            told_pages([*told, KvEvent(0, 2, "stored", "host", (b"page",), pool="draft")])
+        again = [KvEvent(0, 2, "cleared", ""), KvEvent(0, 3, "stored", "host", (b"page",), pool="draft")]
+        assert told_pages([*told, *again])["host"] == set()
+
+
 class TestPrometheus:
     def samples(self, text: str) -> Iterator[tuple[str, dict[str, str], float]]:
         for family in text_string_to_metric_families(text):
@@ -247,6 +331,7 @@ class TestKvEvents:
             "tier": "device",
             "hashes": [page_hash.hex() for page_hash in second.hashes],
             "parent": first.hashes[-1].hex(),
+            "pool": None,
         }
         s.finish()
 

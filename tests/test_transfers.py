@@ -14,7 +14,7 @@ from hicache_checks.conformance.search import SearchOptions, run_numbered
 from hicache_checks.conformance.stateful import run_stateful
 from hicache_checks.conformance.target import opened
 from hicache_impl.adapter import Reference
-from hicache_impl.config import LAYOUTS, WRITE_POLICIES, CacheConfig
+from hicache_impl.config import POOL_LAYOUTS, WRITE_POLICIES, CacheConfig
 from hicache_impl.content import page_content
 from hicache_impl.controller import WorkerDied
 from hicache_impl.gated import GatedRuntime
@@ -42,12 +42,12 @@ def filled(layout: Any = "page_first") -> TensorPool:
 
 
 def content(page: int) -> torch.Tensor:
-    return page_content(bytes([page]), 0, LAYERS, LAYER_BYTES)
+    return page_content(bytes([page]), "0_1", LAYERS, LAYER_BYTES)
 
 
 class TestLayouts:
-    @pytest.mark.parametrize("source", LAYOUTS)
-    @pytest.mark.parametrize("target", LAYOUTS)
+    @pytest.mark.parametrize("source", POOL_LAYOUTS)
+    @pytest.mark.parametrize("target", POOL_LAYOUTS)
     def test_a_page_is_the_same_whatever_comes_first(self, source: str, target: str) -> None:
         origin, copied = filled(source), pool(target)
         copied.copy_pages(origin, (0, 3), (2, 1))
@@ -66,7 +66,7 @@ class TestLayouts:
         assert by_layer.data[:, 1].eq(7).all()
         assert by_layer.data.count_nonzero() == LAYERS * LAYER_BYTES
 
-    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("layout", POOL_LAYOUTS)
     def test_a_store_does_not_know_the_layout(self, layout: str) -> None:
         s = Scenario(ranks=2, host_layout=layout, device_layout="layer_first")
         s.reference.prefill(tokens(1, 3))

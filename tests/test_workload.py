@@ -17,6 +17,7 @@ from hicache_impl import workload, workload_rank
 from hicache_impl.cache import HiCache, Poll
 from hicache_impl.controller import Controller
 from hicache_impl.disruptions import POINTS, plan_disruption
+from hicache_impl.layout import Layout
 from hicache_impl.operation import Operation
 from hicache_impl.rank_processes import RankDied, RankProcesses
 from hicache_impl.storage import Storage
@@ -28,7 +29,7 @@ KEYS = {
     "aborted_requests", "stopped_requests", "resubmitted_requests", "truncated_requests", "pages_fetched",
     "pages_verified", "bytes_verified", "violations", "pages_left", "storage", "storage_errors", "fault",
     "damaged_files", "bad_lines",
-    "ranks", "peak_rss_bytes", "seconds", "pages_per_second", "logs",
+    "ranks", "layout", "peak_rss_bytes", "seconds", "pages_per_second", "logs",
 }  # fmt: skip
 REVOKED = {"below_threshold", "no_memory", "stopped", "aborted"}
 
@@ -103,7 +104,7 @@ def test_gloo_processes_agree_and_leave_nothing_over(tmp_path: Path, fault: str 
     report = replay(
         tmp_path,
         requests=200,
-        ranks=2,
+        layout={"tp": 2},
         storage=f"file:{tmp_path / 'pages'}",
         abort_rate=0.1,
         stop_rate=0.1,
@@ -176,7 +177,7 @@ def test_a_request_that_waits_for_ever_is_a_violation_and_not_a_hang(
 
 @pytest.mark.heavy
 def test_a_rank_that_dies_is_named_with_its_last_words(tmp_path: Path) -> None:
-    options = workload_rank.WorkloadOptions(logs=str(tmp_path), ranks=2, trace=str(tmp_path / "gone.jsonl"))
+    options = workload_rank.WorkloadOptions(logs=str(tmp_path), layout=Layout(tp=2), trace=str(tmp_path / "gone.jsonl"))
     processes = RankProcesses("hicache_impl.workload_rank", tmp_path, 2, lambda text: None)
     with pytest.raises(RankDied, match=r"rank [01] ended without a result: .*gone\.jsonl: no such file"):
         processes.run(msgspec.json.encode(options))

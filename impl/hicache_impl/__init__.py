@@ -5,8 +5,7 @@
     CacheConfig, PrefixKey    sizes and policy; what a request asks for
     open_storage              stores: memory, file:DIRECTORY
     ThreadRuntime, GatedRuntime     the seam to threads, queues and clock; gated for tests
-    solo_groups, thread_groups, gloo_groups     how ranks agree
-    Layout, grid_thread_groups, grid_process_groups     the same in a grid of ranks
+    Layout, thread_groups, process_groups, solo_groups     where the ranks are, and how they agree
     EventLog                  what a rank reports
 
 Names are loaded when they are first used, so that what needs no tensors does not wait for torch.
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
     from hicache_impl.config import CacheConfig
     from hicache_impl.events import EventLog
     from hicache_impl.gated import GatedRuntime
-    from hicache_impl.grid import Layout, grid_process_groups, grid_thread_groups
+    from hicache_impl.grid import process_groups, thread_groups
     from hicache_impl.keys import PrefixKey
-    from hicache_impl.ranks import gloo_groups, solo_groups, thread_groups
+    from hicache_impl.layout import Layout
+    from hicache_impl.ranks import solo_groups
     from hicache_impl.runtime import ThreadRuntime
     from hicache_impl.storage import open_storage
 
@@ -36,13 +36,11 @@ _HOMES = {
     "CacheConfig": "config",
     "EventLog": "events",
     "GatedRuntime": "gated",
-    "Layout": "grid",
-    "grid_process_groups": "grid",
-    "grid_thread_groups": "grid",
+    "process_groups": "grid",
+    "thread_groups": "grid",
     "PrefixKey": "keys",
-    "gloo_groups": "ranks",
+    "Layout": "layout",
     "solo_groups": "ranks",
-    "thread_groups": "ranks",
     "ThreadRuntime": "runtime",
     "open_storage": "storage",
 }
@@ -56,12 +54,10 @@ __all__ = [
     "open_storage",
     "ThreadRuntime",
     "GatedRuntime",
-    "solo_groups",
-    "thread_groups",
-    "gloo_groups",
     "Layout",
-    "grid_thread_groups",
-    "grid_process_groups",
+    "thread_groups",
+    "process_groups",
+    "solo_groups",
     "EventLog",
 ]
 

@@ -18,15 +18,17 @@ import torch
 from hicache_impl.audit import LOCKSTEP_KEYS
 from hicache_impl.cache import AttachFailed, HiCache, open_rank
 from hicache_impl.config import CacheConfig
-from hicache_impl.content import page_content
+from hicache_impl.content import page_keys, page_on_rank
 from hicache_impl.controller import WORKERS, Controller
 from hicache_impl.events import EventLog
 from hicache_impl.gated import GatedRuntime
+from hicache_impl.grid import thread_groups
 from hicache_impl.keys import PrefixKey, chain_hashes
+from hicache_impl.layout import Layout
 from hicache_impl.prefill import Prefill, prefill
-from hicache_impl.ranks import Desync, GroupAborted, Groups, solo_groups, thread_groups
+from hicache_impl.ranks import Desync, GroupAborted, Groups
 from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, ThreadRuntime
-from hicache_impl.storage import Storage, open_storage, storage_key
+from hicache_impl.storage import Storage, open_storage
 from hicache_impl.storage.faults import Call, FaultyStorage
 from hicache_impl.telemetry import Telemetry
 
@@ -40,6 +42,10 @@ ONE_BY_ONE = {"read_batch_pages": 1}
 """If not told otherwise: whoever explores interleavings wants a moment between any two pages."""
 
 
+def _tensor_parallel(ranks: int) -> Layout:
+    return Layout(tp=ranks)
+
+
 class Disagreement(Exception):
     """P7: ranks gave different answers to the same call."""
 
@@ -51,8 +57,9 @@ class Reference:
     ranks, or one for each. Every rank sees it through a FaultyStorage, `faults[rank]`, that a test may script.
     `config` may also be given to `reset`. `settings` are fields of CacheConfig that every system gets, `variants` those
     that it may get, by name. `telemetry` makes what a rank tells itself to, if anything, from its configuration, its
-    number and the runtime. Errors of every call: Disagreement, Desync, and what the cache raises; after one of them
-    only `reset` and `close` may be called.
+    number and the runtime. `arrange`: where so many ranks are, if the configuration has `ranks` for a layout. Errors of
+    every call: Disagreement, Desync, and what the cache raises; after one of them only `reset` and `close` may be
+    called.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class Reference:
         settings: Mapping[str, Any] = MappingProxyType({}),
         variants: Mapping[str, Sequence[Any]] = MappingProxyType({}),
         telemetry: Callable[[CacheConfig, int, Runtime], Telemetry] | None = None,
+        arrange: Callable[[int], Layout] = _tensor_parallel,
     ) -> None:
         self.runtime: Runtime = runtime if runtime is not None else GatedRuntime()
         self.caches: list[HiCache] = []
@@ -78,6 +86,7 @@ class Reference:
         self._settings = settings
         self._variants = variants
         self._telemetry = telemetry
+        self._arrange = arrange
         self._logs: list[EventLog] = []
         self._groups: list[Groups] = []
         self._jobs: list[Queue] = []
@@ -107,14 +116,16 @@ class Reference:
             # What went wrong before was reported by the call that met it.
             self.close()
         if not isinstance(config, CacheConfig):
-            config = CacheConfig(**{**ONE_BY_ONE, **self._settings, **config})
+            config = self._configured({**ONE_BY_ONE, **self._settings, **config})
+        if config.layout.dp > 1:
+            raise ValueError(f"dp must be 1, not {config.layout.dp}: replicas are systems of their own")
         self.config = config
         ranks = self.config.ranks
         self._asked = set()
         stores, self._owned = self._open_stores(ranks)
         self.faults = [FaultyStorage(store) for store in stores]
         self._logs = [EventLog(rank) for rank in range(ranks)]
-        self._groups = thread_groups(ranks, self.runtime, self._logs) if ranks > 1 else [solo_groups(self._logs[0])]
+        self._groups = thread_groups(self.config.layout, self.runtime, self._logs)
         self.caches = [
             open_rank(
                 self.config,
@@ -288,7 +299,7 @@ class Reference:
         With extra pools, it is what is beside the page that cannot be read, and of no use is the page either.
         """
         *_, page_hash = chain_hashes(self.key(tokens))
-        beside = {pool.key(page_hash, rank, self.config.ranks) for pool in self.caches[rank].extra.values()}
+        beside = {pool.key(page_hash, rank) for pool in self.caches[rank].extra.values()}
         lost = beside or {self.storage_keys(tokens, rank)[-1]}
         self.faults[rank].miss("get", where=lost.__contains__)
 
@@ -341,13 +352,13 @@ class Reference:
         store, config = cache.controller.storage, self.config
         for key in sorted(self._asked, key=lambda asked: asked.pages):
             hashes = chain_hashes(key)
-            names = [storage_key(page_hash, *config.part(cache.rank)) for page_hash in hashes]
+            names = page_keys(config, cache.rank, hashes)
             expected = {
-                name: page_content(page_hash, config.part(cache.rank)[0], config.stored_layers, config.layer_bytes)
+                name: page_on_rank(config, cache.rank, page_hash)
                 for name, page_hash in zip(names[: store.exists(names)], hashes, strict=False)
             }
             for pool, page_hash in itertools.product(cache.extra.values(), hashes):
-                name = pool.key(page_hash, cache.rank, config.ranks)
+                name = pool.key(page_hash, cache.rank)
                 if store.exists([name]):
                     expected[name] = pool.content(page_hash, cache.rank)
             for name, content in expected.items():
@@ -376,21 +387,24 @@ class Reference:
 
     def storage_keys(self, tokens: Sequence[int], rank: int, namespace: str | None = None) -> list[str]:
         """What the store calls the pages of `tokens` on this rank."""
-        hashes = chain_hashes(self.key(tokens, namespace))
-        return [storage_key(page_hash, *self.config.part(rank)) for page_hash in hashes]
+        return page_keys(self.config, rank, chain_hashes(self.key(tokens, namespace)))
 
     def store(self, tokens: Sequence[int], namespace: str | None = None) -> None:
         """Put the pages of `tokens` into the store of every rank, as an earlier run, or another model, would have; and
         what such a run needs beside them."""
         hashes = chain_hashes(self.key(tokens, namespace))
         for rank, faulty in enumerate(self.faults):
-            part, _ = self.config.part(rank)
-            pages = [page_content(h, part, self.config.stored_layers, self.config.layer_bytes) for h in hashes]
+            pages = [page_on_rank(self.config, rank, page_hash) for page_hash in hashes]
             faulty.inner.put_from(self.storage_keys(tokens, rank, namespace), pages)
             for pool in self.caches[rank].extra.values():
                 beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
-                keys = [pool.key(page_hash, rank, self.config.ranks) for page_hash in beside]
+                keys = [pool.key(page_hash, rank) for page_hash in beside]
                 faulty.inner.put_from(keys, [pool.content(page_hash, rank) for page_hash in beside])
+
+    def _configured(self, fields: dict[str, Any]) -> CacheConfig:
+        """The protocol says how many ranks there are; where they are is this system's matter."""
+        ranks = fields.pop("ranks", None)
+        return CacheConfig(**fields if ranks is None else {"layout": self._arrange(ranks), **fields})
 
     # --- driving the ranks ---------------------------------------------------------------------------------------
 

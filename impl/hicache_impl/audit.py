@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hicache_impl.content import page_content
+from hicache_impl.content import page_on_rank
 from hicache_impl.tensor_pool import TensorPool
 from hicache_impl.trees.components import DEVICE, HOST, TIERS
 
@@ -145,14 +145,10 @@ def check_bytes(
 ) -> list[str]:
     """At most one line, with the positions of the pages that do not hold what their hashes say; counts the pages."""
     cache.counters.pages_verified += len(pages)
-    config = cache.config
-    part, _ = config.part(cache.rank)
     wrong = [
         index
         for index, (page_hash, page) in enumerate(zip(hashes, pages, strict=False))
-        if not torch.equal(
-            pool.view(page).cpu(), page_content(page_hash, part, config.stored_layers, config.layer_bytes)
-        )
+        if not torch.equal(pool.view(page).cpu(), page_on_rank(cache.config, cache.rank, page_hash))
     ]
     return [f"P6 wrong bytes in {where}, at {wrong}"] if wrong else []
 

@@ -20,6 +20,9 @@ from hicache_impl.tensor_pool import TensorPool
 from hicache_impl.trees.components import DEVICE, HOST
 from hicache_impl.trees.node import Match, Node, Slots
 
+Neighbours = Sequence[tuple[str, bytes]]
+"""Pools, and the hashes of the pages beside which something is in them."""
+
 
 class Beside(Ledger):
     """Slots of extra pools. Where there are none, every call does nothing."""
@@ -102,6 +105,7 @@ class Beside(Ledger):
 
     def _drain_slots(self, pool: str, slots: Sequence[int]) -> None:
         self.extra[pool].host.allocator.free(slots)
+        self.owed_slots[pool] -= len(slots)
         self.counters.reclaimed_slots += len(slots)
 
     def _move(self, source: TensorPool, source_slots: Sequence[int], target: TensorPool, slots: Sequence[int]) -> None:
@@ -185,14 +189,17 @@ class Beside(Ledger):
         """Drop at least so many device slots, as far as there are."""
         pool.device.allocator.free(self.tree.evict_slots(pool.name, DEVICE, slots))
 
-    def _load_beside(self, match: Match, taken: Slots) -> None:
-        """Copy what the match needs from the host into these device slots; its pages are on the device by now."""
+    def _load_beside(self, match: Match, taken: Slots) -> Neighbours:
+        """Copy what the match needs from the host into these device slots, and return what that is; its pages are on
+        the device by now."""
         on_host = self.tree.slots_along(match.host_node, HOST)
         for name, slots in taken.items():
             pool = self.extra[name]
             self._move(pool.host, [on_host[name][at] for at in slots], pool.device, list(slots.values()))
         self.tree.attach(match.host_node, DEVICE, taken)
         self.counters.loaded_slots += sum(map(len, taken.values()))
+        hashes = [page_hash for step in self.tree.path(match.host_node) for page_hash in step.hashes]
+        return tuple((name, hashes[at]) for name, slots in taken.items() for at in slots)
 
     def compute_beside(self, hashes: Sequence[bytes], done: int, node: Node) -> dict[str, dict[int, int]]:
         """The model's part: what a prefix with these hashes needs beside it, and is not on the device down to `node`.

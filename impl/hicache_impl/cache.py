@@ -21,7 +21,6 @@ from hicache_impl.extra_pools import ExtraPool, open_pools
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey
 from hicache_impl.ledger import Pools
-from hicache_impl.metrics import STORAGE
 from hicache_impl.operation import ABORT, COMPLETE, FAILED_PAGE, FETCHED, POLICY, REVOKED, STOP, Operation
 from hicache_impl.ranks import Groups
 from hicache_impl.runtime import Queue, Runtime, Stalled
@@ -240,6 +239,7 @@ class HiCache(Drain, Tiers):
 
         By the queue and not at once, because this number differs from rank to rank.
         """
+        self._owe(op, agreed)
         self._release_pages(op.host_pages[agreed:counted])
         self._release_slots(op, agreed, counted)
 
@@ -274,8 +274,7 @@ class HiCache(Drain, Tiers):
 
     def _drain_ack(self, ack: BackupAck) -> None:
         super()._drain_ack(ack)
-        if self.telemetry is not None and not ack.failed_pages:
-            self.telemetry.stored(STORAGE, ack.job.hashes, None)
+        self._tell_stored(ack)
 
     # --- the store, at run time ----------------------------------------------------------------------------------
 
@@ -359,8 +358,9 @@ class HiCache(Drain, Tiers):
             stalled = self._why_stalled(timeout_s)
             self.tick()
             lengths = self.controller.queue_lengths()
+            waiting = sum(lengths.values()) - self._kept_back()
             pending, stalled_somewhere = self.groups.sched.all_max(
-                [sum(lengths.values()) + len(self.backups) + self.copies_under_way(), int(stalled is not None)]
+                [waiting + len(self.backups) + self.copies_under_way(), int(stalled is not None)]
             )
             if stalled_somewhere:
                 raise Stalled(f"rank {self.rank}: {stalled or 'a worker of another rank did not come to rest'}")

@@ -6,14 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from hicache_impl.layout import ONE_RANK, Layout, checked_layout
 from hicache_impl.pool_spec import PoolSpec, checked_pools
 
 Policy = Literal["best_effort", "wait_complete", "timeout"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 WritePolicy = Literal["write_through", "write_through_selective", "write_back"]
 WRITE_POLICIES: tuple[str, ...] = get_args(WritePolicy)
-Layout = Literal["page_first", "layer_first"]
-LAYOUTS: tuple[str, ...] = get_args(Layout)
+PoolLayout = Literal["page_first", "layer_first"]
+POOL_LAYOUTS: tuple[str, ...] = get_args(PoolLayout)
 READ_BATCH_BYTES = 8 * 2**20
 
 
@@ -36,8 +37,9 @@ class CacheConfig:
     more than READ_BATCH_BYTES; in between, a request that is gone is noticed.
 
     `tree` is the kind of tree (see `trees`), `pools` what the model keeps beside its pages, also given as the fields
-    of each. `replicated`: all ranks compute the same pages (as latent attention does), so the first rank alone stores
-    them, for all; what is beside them is another matter (see PoolSpec).
+    of each. `layout`: where the ranks are, also given as its fields. `replicated`: tensor-parallel ranks compute the
+    same pages (as latent attention does), so the first of them alone stores these, for all; what is beside them is
+    another matter (see PoolSpec).
 
     Raises ValueError with one line that names the field.
     """
@@ -53,7 +55,7 @@ class CacheConfig:
     timeout_s_base: float = 1.0
     timeout_s_per_page: float = 0.1
     timeout_s_max: float = 10.0
-    ranks: int = 1
+    layout: Layout = ONE_RANK
     namespace: str = ""
     device: str = "cpu"
     query_batch_pages: int = 128
@@ -65,8 +67,8 @@ class CacheConfig:
     write_through_hits: int = 2
     async_copies: bool = False
     load_back_pages_max: int = 0
-    host_layout: Layout = "page_first"
-    device_layout: Layout = "page_first"
+    host_layout: PoolLayout = "page_first"
+    device_layout: PoolLayout = "page_first"
 
     def __post_init__(self) -> None:
         if self.limit_pages == 0:
@@ -75,7 +77,7 @@ class CacheConfig:
             object.__setattr__(self, "load_back_pages_max", self.device_pages)
         for name in ("host_pages", "device_pages", "page_size", "layers", "page_bytes", "threshold_pages"):
             _check_count(name, getattr(self, name))
-        for name in ("limit_pages", "ranks", "query_batch_pages", "read_batch_pages"):
+        for name in ("limit_pages", "query_batch_pages", "read_batch_pages"):
             _check_count(name, getattr(self, name))
         for name in ("write_through_hits", "load_back_pages_max"):
             _check_count(name, getattr(self, name))
@@ -88,12 +90,18 @@ class CacheConfig:
         _check_choice("policy", self.policy, POLICIES)
         _check_choice("write_policy", self.write_policy, WRITE_POLICIES)
         for name in ("host_layout", "device_layout"):
-            _check_choice(name, getattr(self, name), LAYOUTS)
+            _check_choice(name, getattr(self, name), POOL_LAYOUTS)
         for name in ("async_copies", "replicated"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, not {getattr(self, name)!r}")
 
+        object.__setattr__(self, "layout", checked_layout(self.layout))
         object.__setattr__(self, "pools", checked_pools(self.tree, self.pools))
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that have one cache together: those of one replica."""
+        return self.layout.ranks
 
     @property
     def layer_bytes(self) -> int:
@@ -105,13 +113,13 @@ class CacheConfig:
         """Pages that one call reads from storage."""
         return max(1, min(self.read_batch_pages, READ_BATCH_BYTES // self.stored_bytes))
 
-    def part(self, rank: int) -> tuple[int, int]:
-        """Which part of a page this rank has, and of how many: what its bytes and their name in storage depend on."""
-        return (0, 1) if self.replicated else (rank, self.ranks)
+    def shard(self, rank: int) -> str:
+        """The name of what this rank has of each page: its bytes and their name in storage depend on it."""
+        return self.layout.shard(rank, self.replicated)
 
     def stores_pages(self, rank: int) -> bool:
         """Is it this rank's matter to store its pages?"""
-        return not self.replicated or rank == 0
+        return self.layout.is_writer(rank, self.replicated)
 
     @property
     def stored_layers(self) -> int:

@@ -20,6 +20,7 @@ import torch
 
 from hicache_impl import events
 from hicache_impl.config import CacheConfig
+from hicache_impl.content import page_keys
 from hicache_impl.events import Log
 from hicache_impl.extra_pools import ExtraPool
 from hicache_impl.host_pool import HostPool
@@ -27,7 +28,7 @@ from hicache_impl.keys import chain_hashes
 from hicache_impl.operation import Operation
 from hicache_impl.ranks import Group
 from hicache_impl.runtime import Queue, Runtime, Stalled, Thread, Waiter
-from hicache_impl.storage import Storage, storage_keys
+from hicache_impl.storage import Storage
 from hicache_impl.trees.node import Node
 
 WORKERS = ("query", "io", "backup")
@@ -63,11 +64,11 @@ class BackupJob:
 
 @dataclass(frozen=True)
 class BackupAck:
-    """A job is done; `failed_pages` of its pages and `failed_slots` of its slots are not in the store."""
+    """A job is done; `failed_pages` of its pages and, by pool, `failed_slots` of its slots are not in the store."""
 
     job: BackupJob
     failed_pages: int
-    failed_slots: int = 0
+    failed_slots: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ class Controller:
         self.storage_errors: Counter[str] = Counter({"exists": 0, "get": 0, "put": 0})
         self._taken: Counter[int] = Counter()
         self.failure: BaseException | None = None
+        # Told by the IO thread, if anybody wants to know.
+        self.on_slots_read: Callable[[str, Filled], None] | None = None
         self._closing = False
         self._threads: list[Thread] = []
 
@@ -268,7 +271,7 @@ class Controller:
 
     def _are_stored(self, pool: ExtraPool, hashes: Sequence[bytes]) -> list[bool]:
         """For each page, whether the store says that it has what is beside it in this pool; False if it raises."""
-        keys = [pool.key(page_hash, self.rank, self.config.ranks) for page_hash in hashes]
+        keys = [pool.key(page_hash, self.rank) for page_hash in hashes]
         present: list[bool] = []
         while len(present) < len(keys):
             batch = keys[len(present) : len(present) + self.config.query_batch_pages]
@@ -379,13 +382,16 @@ class Controller:
 
     def _read_slots(self, op: Operation, pool: ExtraPool, slots: Mapping[int, int]) -> Filled:
         """Fill host slots, given by position."""
-        keys = [pool.key(op.hash_at(position), self.rank, self.config.ranks) for position in slots]
+        keys = [pool.key(op.hash_at(position), self.rank) for position in slots]
         pool.host.allocator.begin_write(*slots.values())
         try:
-            return self._get(keys, pool.host.views(list(slots.values())))
+            filled = self._get(keys, pool.host.views(list(slots.values())))
         finally:
             self.runtime.gate("io.beside", self.rank, op.id)
             pool.host.allocator.end_write(*slots.values())
+        if self.on_slots_read is not None and slots:
+            self.on_slots_read(pool.name, filled)
+        return filled
 
     def _get(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> Filled:
         """A store that raises or gives more answers than it was asked for has filled nothing."""
@@ -433,7 +439,7 @@ class Controller:
         for job in self._items(self.backup_queue):
             self.runtime.gate("backup.take", self.rank)
             failed_pages = len(job.host_pages) if self._closing else self._store_pages(job)
-            failed_slots = len(job.slots) if self._closing else self._store_slots(job)
+            failed_slots = self._store_slots(job)
             self.runtime.gate("backup.put", self.rank)
             self.ack_backup_queue.put(BackupAck(job, failed_pages, failed_slots))
 
@@ -441,26 +447,30 @@ class Controller:
         """Put the pages, if that is this rank's matter; returns how many the store did not take."""
         if not self.config.stores_pages(self.rank):
             return 0
-        return self._put(self._keys(job.hashes), self.host.views(job.host_pages))
+        return self._put(self._keys(job.hashes), self.host.views(job.host_pages)).count(False)
 
-    def _store_slots(self, job: BackupJob) -> int:
-        """Put what is beside the pages, as far as it is this rank's matter; returns how many the store did not take."""
+    def _store_slots(self, job: BackupJob) -> Mapping[str, int]:
+        """Put what is beside the pages, as far as it is this rank's matter; returns, by pool, how many the store did
+        not take."""
         mine = [one for one in job.slots if self.extra[one.pool].is_stored_by(self.rank)]
-        keys = [self.extra[one.pool].key(one.page_hash, self.rank, self.config.ranks) for one in mine]
-        return self._put(keys, [self.extra[one.pool].host.view(one.slot) for one in mine])
+        if self._closing:
+            return Counter(one.pool for one in mine)
+        keys = [self.extra[one.pool].key(one.page_hash, self.rank) for one in mine]
+        taken = self._put(keys, [self.extra[one.pool].host.view(one.slot) for one in mine])
+        return Counter(one.pool for one, is_taken in zip(mine, taken, strict=True) if not is_taken)
 
-    def _put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> int:
-        """Returns how many the store did not take; nothing is asked of it for nothing."""
+    def _put(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
+        """Which of them the store took; nothing is asked of it for nothing."""
         if not keys:
-            return 0
+            return []
         try:
             taken = self.storage.put_from(keys, pages)
             if len(taken) != len(pages):
                 raise ValueError(f"a store gave {len(taken)} answers for {len(pages)} pages")
         except Exception:
             self.storage_errors["put"] += 1
-            return len(pages)
-        return len(pages) - sum(map(bool, taken))
+            return [False] * len(pages)
+        return [bool(is_taken) for is_taken in taken]
 
     def _keys(self, hashes: Sequence[bytes]) -> list[str]:
-        return storage_keys(hashes, *self.config.part(self.rank))
+        return page_keys(self.config, self.rank, hashes)

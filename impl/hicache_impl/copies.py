@@ -8,15 +8,17 @@ way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hicache_impl import events
-from hicache_impl.beside import Beside
-from hicache_impl.controller import BackupJob
-from hicache_impl.metrics import DEVICE, HOST, NOWHERE
+from hicache_impl.beside import Beside, Neighbours
+from hicache_impl.controller import BackupAck, BackupJob, Controller, Filled
+from hicache_impl.metrics import DEVICE, HOST, NOWHERE, STORAGE
 from hicache_impl.runtime import Queue
+from hicache_impl.storage import Storage
 from hicache_impl.telemetry import Telemetry
 from hicache_impl.tensor_pool import TensorPool
 from hicache_impl.transfers import LOAD, WRITE, Copy, Part, StreamLane, WorkerLane, lane
@@ -44,12 +46,13 @@ class WriteJob:
 class LoadJob:
     """What is on its way to the device, down to `node`, whose device values are locked meanwhile.
 
-    `told`: the pages of each node that is loaded, `pages` in all. `held`: the nodes whose host slots are read, each
-    with the number of pages that it had.
+    `told`: the pages of each node that is loaded, `pages` in all; `beside`: what comes beside pages. `held`: the nodes
+    whose host slots are read, each with the number of pages that it had.
     """
 
     node: Node
     told: tuple[Told, ...]
+    beside: Neighbours
     pages: int
     held: tuple[tuple[Node, int], ...]
     began_s: float
@@ -74,7 +77,7 @@ class Copies(Beside):
         super()._begin()
         if self.telemetry is not None:
             self.telemetry.cleared()
-            self.tree.on_change = self._tell_change
+            self._listen_to_the_tree()
 
     # --- lanes ---------------------------------------------------------------------------------------------------
 
@@ -150,17 +153,19 @@ class Copies(Beside):
         self._move(self.device, node.device, self.host, host_pages)
         self._is_quiet = bool(self.lanes)
         self.tree.set_host(node, host_pages)
-        self._is_quiet = False
         self.counters.written_pages += len(node)
         self.log.emit(events.WRITTEN, node=node.id, pages=len(node))
         backup = self._new_backup(node, host_pages)
+        self._is_quiet = False
         told = backup.hashes, self._parent_hash(node)
         self._end_write(WriteJob(backup, told, len(node) if evicts else 0, began_s))
 
     def _begin_write_beside(self, node: Node, *, evicts: bool) -> None:
         """The same of what is beside pages that are on the host already."""
         began_s = self.runtime.now()
+        self._is_quiet = bool(self.lanes)
         backup = self._new_backup(node, ())
+        self._is_quiet = False
         self.log.emit(events.WRITTEN, node=node.id, pages=0)
         self._end_write(WriteJob(backup, None, len(node) if evicts else 0, began_s))
 
@@ -170,7 +175,7 @@ class Copies(Beside):
             self.tree.lock_device(job.backup.node)
             self._send(WRITE, job)
         else:
-            self._tell_moved(DEVICE, HOST, self.config.write_policy, len(job.backup.host_pages), job.began_s)
+            self._tell_written(job)
             self._queue_backup(job.backup)
 
     def _drain_writes(self, copies: Sequence[Copy]) -> None:
@@ -182,7 +187,8 @@ class Copies(Beside):
         node = job.backup.node
         if job.told is not None:
             self._tell_landed(HOST, *job.told)
-        self._tell_moved(DEVICE, HOST, self.config.write_policy, len(job.backup.host_pages), job.began_s)
+        self._tell_landed_beside(HOST, [(one.pool, one.page_hash) for one in job.backup.slots])
+        self._tell_written(job)
         self._queue_backup(job.backup)
         self.tree.unlock_device(node)
         if job.leaving_pages and self.tree.device_order.oldest() is node:
@@ -234,14 +240,15 @@ class Copies(Beside):
         for step, pages in held:
             self.tree.release_slots(step, pages)
 
-    def _end_load(self, node: Node, loaded: Sequence[Node], began_s: float) -> None:
+    def _end_load(self, node: Node, loaded: Sequence[Node], beside: Neighbours, began_s: float) -> None:
         """The nodes `loaded`, and what is beside them, are on their way, down to `node`."""
         pages = sum(map(len, loaded))
         if not self.lanes:
             self._tell_moved(HOST, DEVICE, "load_back", pages, began_s)
+            self._tell_slots_moved(HOST, DEVICE, "load_back", beside)
         elif self._parts:
             told = tuple((tuple(step.hashes), self._parent_hash(step)) for step in loaded)
-            job = LoadJob(node, told, pages, self._hold_path(node), began_s)
+            job = LoadJob(node, told, beside, pages, self._hold_path(node), began_s)
             self.tree.lock_device(node)
             if pages:
                 self.tree.protect_host(node)
@@ -255,7 +262,9 @@ class Copies(Beside):
         """The bytes are on the device of every rank."""
         for told in job.told:
             self._tell_landed(DEVICE, *told)
+        self._tell_landed_beside(DEVICE, job.beside)
         self._tell_moved(HOST, DEVICE, "load_back", job.pages, job.began_s)
+        self._tell_slots_moved(HOST, DEVICE, "load_back", job.beside)
         self._let_go_loaded(job)
 
     def _let_go_loaded(self, job: LoadJob) -> None:
@@ -269,7 +278,16 @@ class Copies(Beside):
     def tell(self, telemetry: Telemetry) -> None:
         """From now on, here is told what happens; the log tells the rest (see Telemetry.listening)."""
         self.telemetry = telemetry
-        self.tree.on_change = self._tell_change
+        self.controller.on_slots_read = self._tell_read
+        self._listen_to_the_tree()
+
+    def _listen_to_the_tree(self) -> None:
+        self.tree.on_change, self.tree.on_slots = self._tell_change, self._tell_slots
+
+    def _new_controller(self, storage: Storage) -> Controller:
+        controller = super()._new_controller(storage)
+        controller.on_slots_read = None if self.telemetry is None else self._tell_read
+        return controller
 
     def _tell_change(self, node: Node, parent: Node, tier: str, came: bool) -> None:
         """What is on its way is told when it has landed."""
@@ -288,6 +306,58 @@ class Copies(Beside):
             seconds = None if began_s is None else self.runtime.now() - began_s
             self.telemetry.moved(source, target, reason, pages, seconds)
 
+    # The same of what is beside the pages.
+
+    def _tell_slots(self, pool: str, tier: str, hashes: tuple[bytes, ...], came: bool) -> None:
+        """What is on its way is told when it has landed."""
+        assert self.telemetry is not None
+        if not came:
+            self.telemetry.removed(tier, hashes, None, pool)
+            self.telemetry.slots_moved(tier, NOWHERE, "evicted", {pool: len(hashes)})
+        elif not self._is_quiet:
+            self.telemetry.stored(tier, hashes, None, pool)
+
+    def _tell_landed_beside(self, tier: str, beside: Neighbours) -> None:
+        if self.telemetry is not None:
+            for pool, hashes in _by_pool(beside).items():
+                self.telemetry.stored(tier, hashes, None, pool)
+
+    def _tell_slots_moved(self, source: str, target: str, reason: str, beside: Neighbours) -> None:
+        if self.telemetry is not None:
+            self.telemetry.slots_moved(source, target, reason, Counter(pool for pool, _ in beside))
+
+    def _tell_written(self, job: WriteJob) -> None:
+        policy, slots = self.config.write_policy, [(one.pool, one.page_hash) for one in job.backup.slots]
+        self._tell_moved(DEVICE, HOST, policy, len(job.backup.host_pages), job.began_s)
+        self._tell_slots_moved(DEVICE, HOST, policy, slots)
+
+    def _tell_stored(self, ack: BackupAck) -> None:
+        """Each rank tells of what all of a job has in the store now, and counts what it put there itself."""
+        if self.telemetry is None:
+            return
+        if ack.job.hashes and not ack.failed_pages:
+            self.telemetry.stored(STORAGE, ack.job.hashes, None)
+        for pool, hashes in _by_pool([(one.pool, one.page_hash) for one in ack.job.slots]).items():
+            failed = ack.failed_slots.get(pool, 0)
+            if not failed:
+                self.telemetry.stored(STORAGE, hashes, None, pool)
+            mine = len(hashes) if self.extra[pool].is_stored_by(self.rank) else 0
+            for reason, slots in (("stored", mine - failed), ("refused", failed)):
+                if slots:
+                    self.telemetry.slots_moved(HOST, STORAGE, reason, {pool: slots})
+
+    def _tell_read(self, pool: str, filled: Filled) -> None:
+        """By the IO thread."""
+        assert self.telemetry is not None
+        self.telemetry.slots_moved(STORAGE, HOST, filled.failure or "landed", {pool: filled.count})
+
     def _parent_hash(self, node: Node) -> bytes:
         assert node.parent is not None
         return self.tree.chain_parent(node.parent)
+
+
+def _by_pool(beside: Neighbours) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
+    for pool, page_hash in beside:
+        found.setdefault(pool, []).append(page_hash)
+    return found

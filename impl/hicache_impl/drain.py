@@ -53,7 +53,32 @@ class Drain(Beside):
 
     def _agree_lengths(self) -> list[int]:
         """Why MIN: a rank whose threads are ahead must not change its pools before the others can."""
-        return self.groups.sched.first_min([queue.qsize() for queue, _ in self._control_queues()])
+        lengths = [queue.qsize() for queue, _ in self._control_queues()]
+        if self.groups.sched.tells:
+            owed = self._owed()
+            lengths = [
+                min(length, owed.get(queue, length))
+                for (queue, _), length in zip(self._control_queues(), lengths, strict=True)
+            ]
+        return self.groups.sched.first_min(lengths)
+
+    def _owed(self) -> dict[Queue, int]:
+        """By release queue, how much comes to it on every rank without anybody's doing.
+
+        Why not all that is in it here: what is given up for an operation that has not ended may have landed on another
+        rank, which gives it up only when all agree on the end.
+        """
+        slot_queues = self.controller.slot_release_queues
+        return {
+            self.controller.host_release_queue: self.owed_pages,
+            **{queue: self.owed_slots[name] for name, queue in slot_queues.items()},
+        }
+
+    def _kept_back(self) -> int:
+        """How much lies in release queues that no tick takes, because its operation has not ended."""
+        if not self.groups.sched.tells:
+            return 0
+        return sum(max(0, queue.qsize() - owed) for queue, owed in self._owed().items())
 
     def _drain_hits(self, ops: Sequence[Operation]) -> None:
         for op in ops:
@@ -111,6 +136,7 @@ class Drain(Beside):
         if not pages:
             return
         self.host.allocator.free(pages)
+        self.owed_pages -= len(pages)
         self.counters.reclaimed_pages += len(pages)
         self.log.emit(events.RECLAIMED, pages=len(pages))
 
@@ -127,6 +153,7 @@ class Drain(Beside):
         self.counters.unstored_pages += ack.failed_pages
         self._unhold(job)
         slots = sum(self.extra[one.pool].is_stored_by(self.rank) for one in job.slots)
-        self.counters.stored_slots += slots - ack.failed_slots
-        self.counters.unstored_slots += ack.failed_slots
+        failed_slots = sum(ack.failed_slots.values())
+        self.counters.stored_slots += slots - failed_slots
+        self.counters.unstored_slots += failed_slots
         self.log.emit(events.STORED, node=job.node.id, pages=len(job.host_pages), failed=ack.failed_pages)

@@ -24,6 +24,7 @@ class ExtraPool:
         device_slots = config.device_pages if beside_pages else spec.device_slots
         pinned = torch.device(config.device).type == "cuda"
         self.spec = spec
+        self._layout = config.layout
         self.component: Component = spec.component()
         self.host = TensorPool(host_slots, spec.layers, spec.slot_bytes, pinned=pinned)
         self.device = TensorPool(device_slots, spec.layers, spec.slot_bytes, device=config.device)
@@ -37,19 +38,20 @@ class ExtraPool:
         """The tensor of a tier."""
         return self.device if tier == DEVICE else self.host
 
-    def key(self, page_hash: bytes, rank: int, ranks: int) -> str:
+    def key(self, page_hash: bytes, rank: int) -> str:
         """The slot's name in storage: the pool's name is in it, so that it is never taken for the page's."""
-        part = (0, 1) if self.spec.replicated else (rank, ranks)
-        return storage_key(pool_hash(page_hash, self.name), *part)
+        return storage_key(pool_hash(page_hash, self.name), self._shard(rank))
 
     def is_stored_by(self, rank: int) -> bool:
         """Is it this rank's matter to store what it has? That of the pages says nothing of it."""
-        return not self.spec.replicated or rank == 0
+        return self._layout.is_writer(rank, self.spec.replicated)
 
     def content(self, page_hash: bytes, rank: int) -> torch.Tensor:
         """uint8 (layers, layer_bytes): what must be in the slot that is beside this page on this rank."""
-        part = 0 if self.spec.replicated else rank
-        return page_content(pool_hash(page_hash, self.name), part, self.spec.layers, self.spec.layer_bytes)
+        return page_content(pool_hash(page_hash, self.name), self._shard(rank), self.spec.layers, self.spec.layer_bytes)
+
+    def _shard(self, rank: int) -> str:
+        return self._layout.shard(rank, self.spec.replicated)
 
 
 def open_pools(config: CacheConfig) -> dict[str, ExtraPool]:

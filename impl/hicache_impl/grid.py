@@ -8,10 +8,10 @@ share no group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hicache_impl.events import Log
+from hicache_impl.layout import AXES, Axis, Layout
 from hicache_impl.ranks import Desync, GlooGroup, Group, GroupAborted, Groups, LocalGroup, local_groups
 from hicache_impl.runtime import Queue, Runtime
 
@@ -19,71 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup, Work
 
-Axis = Literal["cp", "tp", "pp"]
-AXES: tuple[Axis, ...] = ("cp", "tp", "pp")
-"""The order in which a call is made in the groups of a rank, on every rank."""
 THREADS = ("sched", "query")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Sizes of the grid: tensor parallel, context parallel, pipeline stages, replicas. ValueError names the size.
-
-    World ranks are numbered with tp fastest, then cp, pp and dp.
-    """
-
-    tp: int = 1
-    cp: int = 1
-    pp: int = 1
-    dp: int = 1
-
-    def __post_init__(self) -> None:
-        for name in (*AXES, "dp"):
-            size = getattr(self, name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ValueError(f"{name} must be an integer >= 1, not {size!r}")
-
-    @property
-    def ranks(self) -> int:
-        """Ranks of one replica."""
-        return self.tp * self.cp * self.pp
-
-    @property
-    def world(self) -> int:
-        """Ranks of all replicas."""
-        return self.ranks * self.dp
-
-    def coordinates(self, rank: int) -> dict[str, int]:
-        """Where a world rank is: its tp, cp, pp and dp. ValueError: there is no such rank."""
-        if not 0 <= rank < self.world:
-            raise ValueError(f"rank must lie in 0 .. {self.world - 1}, not {rank}")
-        found = {}
-        for name in ("tp", "cp", "pp"):
-            rank, found[name] = divmod(rank, getattr(self, name))
-        return {**found, "dp": rank}
-
-    def lines(self, axis: Axis) -> list[tuple[int, ...]]:
-        """The groups along an axis: world ranks that differ in nothing else, the groups in the order of their first.
-
-        Every process makes all of them, its own or not, in this order.
-        """
-        found: dict[tuple[int, ...], list[int]] = {}
-        for rank in range(self.world):
-            at = self.coordinates(rank)
-            found.setdefault(tuple(at[name] for name in at if name != axis), []).append(rank)
-        return [tuple(members) for members in found.values()]
-
-    def shard(self, rank: int, replicated: bool = False) -> str:
-        """The name of the bytes that a rank holds of each page, to be a part of storage keys: place and size along pp,
-        cp and tp, in hexadecimal. Ranks with the same bytes have the same name, and so replicas share what is stored.
-        `replicated`: the KV does not differ between tensor-parallel ranks."""
-        at = self.coordinates(rank)
-        axes = [name for name in ("pp", "cp", "tp") if not (replicated and name == "tp")]
-        return "_".join(f"{at[name]:x}_{getattr(self, name):x}" for name in axes)
-
-    def is_writer(self, rank: int, replicated: bool = False) -> bool:
-        """Whether this rank stores its shard: of those in its replica that hold the same bytes, the first does."""
-        return not replicated or self.coordinates(rank)["tp"] == 0
 
 
 class Words(Protocol):
@@ -122,13 +58,18 @@ class GridGroup(Group):
         self._words = words
 
     @property
+    def tells(self) -> bool:
+        """There are stages."""
+        return self._words is not None
+
+    @property
     def is_told(self) -> bool:
         """In a later stage."""
         return self._words is not None and not self._words.is_first
 
     def first_min(self, values: Sequence[int]) -> list[int]:
         """The smallest over the ranks of the first stage, which tells the others."""
-        return self._call("min", values, self._meet if self._words is None else self._follow)
+        return self._call("min", values) if self._words is None else self._call("tell", values, self._follow)
 
     def restart(self) -> None:
         """Number the calls from 0 again, in every group."""
@@ -149,7 +90,7 @@ class GridGroup(Group):
     def _follow(self, call: str, values: list[int]) -> list[int]:
         assert self._words is not None
         if self._words.is_first:
-            agreed = _in_turn(self._axes[:-1], call, values)
+            agreed = _in_turn(self._axes[:-1], "min", values)
         else:
             agreed = self._words.receive(self.number, len(values))
         self._words.send(self.number, agreed)
@@ -203,7 +144,7 @@ class _LocalWords:
             queue.put(GroupAborted(reason))
 
 
-def grid_thread_groups(layout: Layout, runtime: Runtime, logs: Sequence[Log] = ()) -> list[Groups]:
+def thread_groups(layout: Layout, runtime: Runtime, logs: Sequence[Log] = ()) -> list[Groups]:
     """The groups of all ranks of a layout that are threads of this process. `logs`: one a world rank, or none."""
     made: dict[str, list[Group]] = {}
     for thread in THREADS:
@@ -298,29 +239,43 @@ class _ProcessWords:
         """A process group cannot: who waits gets its time-out, or RuntimeError when this process has ended."""
 
 
-def grid_process_groups(layout: Layout, log: Log | None = None, timeout_s: float = 60, device: str = "cpu") -> Groups:
-    """This process's groups, after torch.distributed.init_process_group; collective: every process of the layout calls
-    it once. Over gloo or, for a CUDA device, over nccl. ValueError: the world has another size."""
+def process_groups(layout: Layout, log: Log | None = None, timeout_s: float = 60, device: str = "cpu") -> Groups:
+    """The two groups of this process's rank; see `process_group`."""
+    sched, query = (process_group(layout, name, log, timeout_s, device, tells=name == "sched") for name in THREADS)
+    return Groups(sched, query)
+
+
+def process_group(
+    layout: Layout,
+    name: str,
+    log: Log | None = None,
+    timeout_s: float = 60,
+    device: str = "cpu",
+    *,
+    tells: bool = False,
+) -> GridGroup:
+    """A group of this process's replica, after torch.distributed.init_process_group; collective: every process of the
+    layout makes it. Over gloo or, for a CUDA device, over nccl. `tells`: the first stage tells the others.
+
+    ValueError: the world has another size.
+    """
     import torch.distributed as dist
 
     if dist.get_world_size() != layout.world:
         raise ValueError(f"the layout has {layout.world} ranks, the world {dist.get_world_size()}")
     rank = dist.get_rank()
     new_group = _group_maker(timeout_s, device)
-    made = []
-    for thread in THREADS:
-        axes = [
-            GlooGroup(group, f"{thread}.{axis}", device=device)
-            for axis in AXES
-            for group, line in _process_axis(layout, axis, new_group)
-            if rank in line
-        ]
-        words: Words | None = None
-        if thread == "sched":
-            for group, line in _process_axis(layout, "pp", new_group):
-                words = _ProcessWords(group, line, rank, device) if rank in line else words
-        made.append(GridGroup(thread, rank % layout.ranks, layout.ranks, axes, words, log))
-    return Groups(*made)
+    axes = [
+        GlooGroup(group, f"{name}.{axis}", device=device)
+        for axis in AXES
+        for group, line in _process_axis(layout, axis, new_group)
+        if rank in line
+    ]
+    words: Words | None = None
+    if tells:
+        for group, line in _process_axis(layout, "pp", new_group):
+            words = _ProcessWords(group, line, rank, device) if rank in line else words
+    return GridGroup(name, rank % layout.ranks, layout.ranks, axes, words, log)
 
 
 def _process_axis(

@@ -121,6 +121,9 @@ class Ledger:
         self.attempts: dict[str, int] = {}
         self.backups: dict[BackupJob, Node] = {}
         self.occupied_pages = 0
+        # What operations that have ended give back on every rank, and what no tick has taken yet: pages, slots by pool.
+        self.owed_pages = 0
+        self.owed_slots: Counter[str] = Counter()
         self.counters = Counters()
 
     def _protect_anchor(self, op: Operation) -> None:
@@ -146,6 +149,15 @@ class Ledger:
         """The operation reached a final state."""
         self.counters.passed_terminated += op.is_terminated
         self._forget(op)
+
+    def _owe(self, op: Operation, agreed: int) -> None:
+        """It ends with `agreed` pages: all else that it was granted comes back, by the IO thread or the scheduler."""
+        self.owed_pages += op.granted_pages - agreed
+        for name, slots in op.slots.items():
+            if self.extra[name].component.beside_pages:
+                self.owed_slots[name] += op.granted_pages - agreed
+            elif agreed < op.granted_pages:
+                self.owed_slots[name] += len(slots)
 
     def _revoke(self, op: Operation, reason: str, by: RevokedBy) -> None:
         """any state without memory, or an aborted operation -> revoked."""

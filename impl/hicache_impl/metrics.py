@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 Tier = Literal["device", "host", "storage"]
@@ -61,6 +62,15 @@ class Moved:
 
 
 @dataclass
+class MovedSlots:
+    """The same of what is beside the pages in an extra pool."""
+
+    count: int = 0
+    slots: int = 0
+    bytes: int = 0
+
+
+@dataclass
 class Ended:
     """How many operations, and how long each took from its submission."""
 
@@ -73,13 +83,22 @@ class Ended:
 
 
 class Metrics:
-    """Of one rank. Any thread may count and read. `page_bytes` is the size of a page on this rank."""
+    """Of one rank. Any thread may count and read. `page_bytes` is the size of a page on this rank, `slot_bytes` that of
+    a slot of each extra pool."""
 
-    def __init__(self, rank: int, page_bytes: int, lock: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(
+        self,
+        rank: int,
+        page_bytes: int,
+        lock: Callable[[], AbstractContextManager[Any]],
+        slot_bytes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.rank = rank
         self._page_bytes = page_bytes
+        self._slot_bytes = slot_bytes
         self._lock = lock()
         self._moved: dict[tuple[str, str, str], Moved] = {}
+        self._moved_slots: dict[tuple[str, str, str, str], MovedSlots] = {}
         self._ended: dict[tuple[str, str], Ended] = {}
 
     def count_move(self, source: str, target: str, reason: str, pages: int, seconds: float | None = None) -> None:
@@ -91,6 +110,14 @@ class Metrics:
             moved.bytes += pages * self._page_bytes
             if seconds is not None:
                 moved.durations.add(seconds)
+
+    def count_slots(self, pool: str, source: str, target: str, reason: str, slots: int) -> None:
+        """`slots` slots of an extra pool went from tier `source` to tier `target` (or NOWHERE)."""
+        with self._lock:
+            moved = self._moved_slots.setdefault((pool, source, target, reason), MovedSlots())
+            moved.count += 1
+            moved.slots += slots
+            moved.bytes += slots * self._slot_bytes[pool]
 
     def count_end(self, state: str, reason: str, seconds: float | None) -> None:
         """An operation ended, or was declined."""
@@ -104,6 +131,11 @@ class Metrics:
         """By source, target and reason, as it is now."""
         with self._lock:
             return {key: moved.copy() for key, moved in self._moved.items()}
+
+    def moved_slots(self) -> dict[tuple[str, str, str, str], MovedSlots]:
+        """By pool, source, target and reason, as it is now."""
+        with self._lock:
+            return {key: replace(moved) for key, moved in self._moved_slots.items()}
 
     def ended(self) -> dict[tuple[str, str], Ended]:
         """By final state (or `declined`) and reason, as it is now."""

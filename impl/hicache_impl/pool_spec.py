@@ -23,8 +23,9 @@ class PoolSpec:
 
     A sidecar may be `packed`: its layers lie behind those of the page, in the same memory and under the same name in
     storage, and have as many bytes as those; then it has no pool. Otherwise it has as many slots as there are pages.
-    `replicated`: all ranks have the same in it, and the first alone stores it; a packed one is as the page is. Windows
-    and states have `host_slots` and `device_slots`; `window_pages` is how many pages a window needs.
+    `replicated`: tensor-parallel ranks have the same in it, and the first of them alone stores it; a packed one is as
+    the page is. Windows and states have `host_slots` and `device_slots`; `window_pages` is how many pages a window
+    needs.
     Raises ValueError with one line that names the field.
     """
 

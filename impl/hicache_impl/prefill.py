@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hicache_impl.audit import check_bytes, check_slots
-from hicache_impl.content import page_content
+from hicache_impl.content import page_on_rank
 from hicache_impl.keys import PrefixKey, chain_hashes
 from hicache_impl.tiers import Tiers
 
@@ -26,8 +26,6 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
     A part that the device has no room for is left out: a host part that cannot be loaded is computed again if that
     fits, and a rest that does not fit is not computed. Same calls, same answer on every rank.
     """
-    config = cache.config
-    part, _ = config.part(cache.rank)
     match = cache.match(key)
     on_device, on_host, node = len(match.device_pages), len(match.host_pages), match.host_node
     hashes = chain_hashes(key)
@@ -43,7 +41,7 @@ def prefill(cache: Tiers, key: PrefixKey) -> Prefill:
     try:
         computed = cache.alloc_device(len(key) - done) or ()
         for page, page_hash in zip(computed, hashes[done:], strict=False):
-            cache.device.view(page).copy_(page_content(page_hash, part, config.stored_layers, config.layer_bytes))
+            cache.device.view(page).copy_(page_on_rank(cache.config, cache.rank, page_hash))
         reached = key.first(done + len(computed))
         slots = cache.compute_beside(hashes[: len(reached)], done, node)
         pages = [*match.device_pages[:on_device], *(loaded or ()), *computed]

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from hicache_impl.metrics import BUCKETS_S, Durations, Metrics
 
 MOVED = ("rank", "source", "target", "reason")
+SLOTS = ("rank", "pool", "source", "target", "reason")
 ENDED = ("rank", "state", "reason")
 # Of what a rank observes (see audit.observe): the name of each gauge, and what it says.
 GAUGES = {
@@ -36,6 +37,7 @@ class CacheCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families, each with a sample for each rank."""
         yield from self._collect_moved()
+        yield from self._collect_moved_slots()
         yield from self._collect_ended()
         if self._observe is not None:
             yield from self._collect_observed(self._observe())
@@ -53,6 +55,16 @@ class CacheCollector(Collector):
                 bytes_.add_metric(labels, moved.bytes)
                 _add_durations(seconds, labels, moved.durations)
         yield from (moves, pages, bytes_, seconds)
+
+    def _collect_moved_slots(self) -> Iterator[Metric]:
+        slots = CounterMetricFamily("hicache_moved_slots", "Slots of extra pools moved between tiers.", labels=SLOTS)
+        bytes_ = CounterMetricFamily("hicache_moved_slot_bytes", "Their bytes.", labels=SLOTS)
+        for metrics in self._metrics:
+            for key, moved in metrics.moved_slots().items():
+                labels = (str(metrics.rank), *key)
+                slots.add_metric(labels, moved.slots)
+                bytes_.add_metric(labels, moved.bytes)
+        yield from (slots, bytes_)
 
     def _collect_ended(self) -> Iterator[Metric]:
         operations = CounterMetricFamily("hicache_operations", "Operations that ended or were declined.", labels=ENDED)

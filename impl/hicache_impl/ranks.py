@@ -1,4 +1,4 @@
-"""What ranks agree on: MIN, MAX and barrier over a group, alone, as threads of one process, or as gloo processes.
+"""What ranks agree on: MIN, MAX and barrier over a group, alone, as threads of one process, or as processes.
 
 A rank has two groups, because two of its threads agree with their peers independently of each other: the scheduler
 ("sched") and the query thread ("query"). Within a group every rank makes the same calls in the same order; a rank that
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hicache_impl.events import JOINED, LEFT, Log, NullLog
 from hicache_impl.runtime import Queue, Runtime
@@ -52,6 +52,11 @@ class Group:
         return self._call("max", values)
 
     @property
+    def tells(self) -> bool:
+        """Whether some rank is told what `first_min` says. The same on every rank."""
+        return False
+
+    @property
     def is_told(self) -> bool:
         """Whether others decide what `first_min` says, so that this rank may have less than that."""
         return False
@@ -59,7 +64,8 @@ class Group:
     def first_min(self, values: Sequence[int]) -> list[int]:
         """Element by element, the smallest over the ranks of the first stage, which decide for all; here, of every one.
 
-        A rank that is told may have less than that itself: what was agreed will come to it as well.
+        A rank that is told may have less than that itself. So where the group `tells`, a value may count only what
+        comes to every rank without anybody's doing.
         """
         return self._call("min", values)
 
@@ -239,26 +245,3 @@ class Groups:
 def solo_groups(log: Log | None = None) -> Groups:
     """The groups of a single rank."""
     return Groups(SoloGroup("sched", log=log), SoloGroup("query", log=log))
-
-
-def thread_groups(size: int, runtime: Runtime, logs: Sequence[Log] = ()) -> list[Groups]:
-    """The groups of `size` ranks that are threads of this process."""
-    sched = local_groups("sched", size, runtime, logs)
-    query = local_groups("query", size, runtime, logs)
-    return [Groups(*pair) for pair in zip(sched, query, strict=True)]
-
-
-def gloo_groups(log: Log | None = None, timeout_s: float = 60) -> Groups:
-    """The groups of this process, after torch.distributed.init_process_group; collective: every process calls it once.
-
-    Both are new gloo groups over all processes, so that the scheduler and the query thread never share one.
-    """
-    from datetime import timedelta
-    from typing import cast
-
-    import torch.distributed as dist
-
-    timeout = timedelta(seconds=timeout_s)
-    made: list[Any] = [dist.new_group(backend="gloo", timeout=timeout) for _ in range(2)]
-    sched, query = (cast("ProcessGroup", group) for group in made)
-    return Groups(GlooGroup(sched, "sched", log), GlooGroup(query, "query", log))

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
+from hicache_impl.process_world import checked_options
 from hicache_impl.rank_processes import RankDied, RankProcesses
+from hicache_impl.rank_results import Result, add_up, by_replica, disagreements
 from hicache_impl.soak_rank import SoakOptions
 from hicache_impl.soak_servers import SERVED, servers_of
 
@@ -29,7 +32,7 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
     `progress` gets a line after each round. In the report, `violations` has a line for everything that went wrong, a
     hang and a rank that died among them; `servers` says what befell those of the store; `resident` says how much memory
     each rank had after the warm-up and at the end, in bytes; `memory_judged` is False where there was too little time
-    to compare the two. What is the same on every rank is reported once.
+    to compare the two. What is the same on every rank of a replica is reported once, and added up over replicas.
 
     Raises ValueError, with one line, for options that cannot be used.
     """
@@ -42,7 +45,7 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
 
 def _run(checked: SoakOptions, progress: Callable[[str], None]) -> dict[str, Any]:
     silence_s = checked.silent_s
-    processes = RankProcesses("hicache_impl.soak_rank", checked.folder, checked.ranks, progress, silence_s)
+    processes = RankProcesses("hicache_impl.soak_rank", checked.folder, checked.layout.world, progress, silence_s)
     try:
         results = processes.run(msgspec.json.encode(checked))
     except RankDied as died:
@@ -51,14 +54,15 @@ def _run(checked: SoakOptions, progress: Callable[[str], None]) -> dict[str, Any
     if processes.hung:
         report["violations"] += [
             f"hang: rank {rank}: no round ended within {silence_s:g} s; {_where(processes.stacks(rank))}"
-            for rank in range(checked.ranks)
+            for rank in range(checked.layout.world)
         ]
     return report
 
 
-def _report(checked: SoakOptions, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _report(checked: SoakOptions, results: Sequence[Result]) -> dict[str, Any]:
     violations = [finding for result in results for finding in result["findings"]]
-    violations += _disagreements(results)
+    replicas = by_replica(results, checked.layout.ranks)
+    violations += [line for replica in replicas for line in disagreements(replica, _in_lockstep)]
     resident = [_resident(result["resident"], checked.warmed_up_s) for result in results]
     judged = [(rank, before, after) for rank, (before, after) in enumerate(resident) if before and after]
     for rank, before, after in judged:
@@ -67,29 +71,32 @@ def _report(checked: SoakOptions, results: Sequence[Mapping[str, Any]]) -> dict[
                 f"memory: rank {rank} had {before / 2**20:.1f} MiB after the warm-up and {after / 2**20:.1f} MiB at "
                 f"the end, {after / before - 1:.1%} more"
             )
-    first: Mapping[str, Any] = results[0] if results else {}
+    firsts = [replica[0] for replica in replicas]
     return {
-        "ranks": checked.ranks,
+        "ranks": checked.layout.world,
+        "layout": asdict(checked.layout),
         "store": checked.store,
         "seed": checked.seed,
-        "rounds": first.get("rounds", 0),
-        "lives": first.get("lives", 0),
-        "happened": first.get("happened", {}),
-        "moved_pages": first.get("moved_pages", {}),
+        "rounds": sum(first["rounds"] for first in firsts),
+        "lives": sum(first["lives"] for first in firsts),
+        "happened": add_up(first["happened"] for first in firsts),
+        "moved_pages": add_up(first["moved_pages"] for first in firsts),
         "violations": violations,
         "recent": [line for result in results for line in result["recent"]],
-        "memory_judged": len(judged) == checked.ranks,
+        "memory_judged": len(judged) == checked.layout.world,
         "resident": [{"after_warm_up_bytes": before, "at_the_end_bytes": after} for before, after in resident],
         "seconds": round(max((result["seconds"] for result in results), default=0.0), 3),
     }
 
 
+def _in_lockstep(result: Result) -> dict[str, Any]:
+    return {key: result[key] for key in LOCKSTEP}
+
+
 def _checked(options: Mapping[str, Any]) -> SoakOptions:
-    checked = msgspec.convert(dict(options), SoakOptions)
+    checked = checked_options(SoakOptions, options)
     if not checked.seconds > 0:
         raise ValueError(f"a soak takes more than 0 s, not {checked.seconds}")
-    if checked.ranks < 1:
-        raise ValueError(f"ranks must be at least 1, not {checked.ranks}")
     if checked.store not in STORES:
         raise ValueError(f"store must be one of {', '.join(STORES)}, not {checked.store!r}")
     return checked
@@ -102,16 +109,6 @@ def _resident(samples: Sequence[tuple[float, int]], warmed_up_s: float) -> tuple
     if len(warm) < 2 * window or not all(warm):
         return 0, 0
     return int(statistics.median(warm[:window])), int(statistics.median(warm[-window:]))
-
-
-def _disagreements(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """P7: what ranks that came to the end counted differently."""
-    whole = [result for result in results if not result["broken"]]
-    return [
-        f"P7 ranks disagree on {key}: {', '.join(str(result[key]) for result in whole)}"
-        for key in LOCKSTEP
-        if any(result[key] != whole[0][key] for result in whole)
-    ]
 
 
 def _where(stacks: str) -> str:

@@ -6,7 +6,6 @@ follow each other until the time is up: each opens a cache of another policy, an
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import gc
 import json
@@ -16,24 +15,23 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
-from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 
 from hicache_impl.cache import AttachFailed, HiCache, open_rank
-from hicache_impl.config import LAYOUTS, POLICIES, WRITE_POLICIES, CacheConfig
+from hicache_impl.config import POLICIES, POOL_LAYOUTS, WRITE_POLICIES, CacheConfig
 from hicache_impl.controller import WorkerDied
 from hicache_impl.events import OpId
 from hicache_impl.kv_events import Listener
 from hicache_impl.operation import IllegalTrigger
 from hicache_impl.page_pool import PoolError
 from hicache_impl.pool_spec import PoolSpec
+from hicache_impl.process_world import World, WorldOptions
 from hicache_impl.rank_processes import STACKS_SIGNAL
-from hicache_impl.ranks import Desync, GlooGroup, GroupAborted, gloo_groups
+from hicache_impl.ranks import Desync, GroupAborted
 from hicache_impl.runtime import Stalled, ThreadRuntime
 from hicache_impl.soak_steps import Life, Place
 from hicache_impl.storage import Storage, open_storage
@@ -41,7 +39,6 @@ from hicache_impl.storage.faults import FaultyStorage
 from hicache_impl.telemetry import Telemetry
 from hicache_impl.trees.node import TreeError
 
-COLLECTIVE_TIMEOUT_S = 60.0
 # Beyond what anything may take to come to rest: opening and closing, and the rest of a round.
 SILENCE_S = 30.0
 RECENT = 40
@@ -63,7 +60,7 @@ TREES: tuple[tuple[str, tuple[PoolSpec, ...]], ...] = (
 )
 
 
-class SoakOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+class SoakOptions(WorldOptions, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """How long and on what; see `soak.run`. `folder` takes the files of the run.
 
     `stall_s`: how long anything may take to come to rest; `silence_s`: when nothing ends for so long, all hang (30 s
@@ -74,7 +71,6 @@ class SoakOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froz
 
     folder: str
     seconds: float
-    ranks: int = 2
     store: str = "lmdb"
     server: str = ""
     seed: int = 0
@@ -84,7 +80,6 @@ class SoakOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froz
     rounds_a_life: int = 12
     warm_up_s: float | None = None
     cache_class: str | None = None
-    device: str = "cpu"
 
     @property
     def storage(self) -> str:
@@ -118,9 +113,10 @@ class _Recent:
 class _Soak:
     """The lives of one rank."""
 
-    def __init__(self, options: SoakOptions, rank: int) -> None:
+    def __init__(self, options: SoakOptions, world: World) -> None:
         self.options = options
-        self.rank = rank
+        self.world = world
+        self.rank = world.rank
         self.runtime = ThreadRuntime()
         self.recent = _Recent()
         self.happened: Counter[str] = Counter()
@@ -130,10 +126,10 @@ class _Soak:
         self.lives = 0
         self.samples: list[tuple[float, int]] = []
         self.moved: Counter[str] = Counter()
-        self.group = GlooGroup(_new_group(), "soak")
+        self.group = world.group("soak")
         self.store: Storage = open_storage(options.storage)
-        # The groups of all lives are the same two, as the process is.
-        self.groups = gloo_groups(self.recent, COLLECTIVE_TIMEOUT_S)
+        # The groups of all lives are the same, as the process is.
+        self.groups = world.groups(self.recent)
         self._cache_class = _named(options.cache_class)
         self._began_s = self.runtime.now()
         self._threads = threading.active_count()
@@ -141,17 +137,20 @@ class _Soak:
     def run(self) -> None:
         """Lives until the time is up, or something is wrong on some rank."""
         while not self._is_over():
-            self._live(random.Random(f"life {self.options.seed} {self.lives}"))
+            self._live()
             self.lives += 1
 
     def _is_over(self) -> bool:
         over = bool(self.findings) or self._elapsed_s() > self.options.seconds
-        return self.broken or bool(self.group.all_max([int(over)])[0])
+        return self.broken or bool(self.world.everyone.all_max([int(over)])[0])
 
-    def _live(self, draw: random.Random) -> None:
-        config = _config(self.options, draw)
+    def _live(self) -> None:
+        """A cache is of the same kind on all replicas, which do different things with theirs."""
+        number = f"{self.options.seed} {self.lives}"
+        config = _config(self.options, self.rank, random.Random(f"cache {number}"))
+        draw = random.Random(f"life {number} {self.rank // self.options.layout.ranks}")
         faults, listener = FaultyStorage(self.store), Listener()
-        telemetry = Telemetry(config, self.rank, self.runtime, take=listener.take)
+        telemetry = Telemetry(config, self.groups.rank, self.runtime, take=listener.take)
         cache = open_rank(
             config,
             faults,
@@ -191,9 +190,9 @@ class _Soak:
 
     def _begin_again(self) -> None:
         """With an empty store, and while nobody uses it."""
-        self.group.barrier()
+        self.world.everyone.barrier()
         self.store.clear()
-        self.group.barrier()
+        self.world.everyone.barrier()
 
     def _note(self, life: Life, name: str) -> None:
         self.rounds += 1
@@ -234,7 +233,7 @@ class _Soak:
         }
 
 
-def _config(options: SoakOptions, draw: random.Random) -> CacheConfig:
+def _config(options: SoakOptions, rank: int, draw: random.Random) -> CacheConfig:
     """The cache of a life: its pages are always as many, so that memory can be compared."""
     tree, pools = draw.choice(TREES)
     return CacheConfig(
@@ -247,14 +246,15 @@ def _config(options: SoakOptions, draw: random.Random) -> CacheConfig:
         policy=draw.choice(POLICIES),  # type: ignore[arg-type]
         timeout_s_base=0.02,
         timeout_s_per_page=0.0,
-        ranks=options.ranks,
-        device=options.device,
+        layout=options.layout,
+        device=options.device_of(rank),
+        replicated=draw.random() < 0.3,
         query_batch_pages=draw.choice((3, 128)),
         write_policy=draw.choice(WRITE_POLICIES),  # type: ignore[arg-type]
         async_copies=draw.random() < 0.7,
         load_back_pages_max=draw.choice((0, 8)),
-        host_layout=draw.choice(LAYOUTS),  # type: ignore[arg-type]
-        device_layout=draw.choice(LAYOUTS),  # type: ignore[arg-type]
+        host_layout=draw.choice(POOL_LAYOUTS),  # type: ignore[arg-type]
+        device_layout=draw.choice(POOL_LAYOUTS),  # type: ignore[arg-type]
         tree=tree,
         pools=pools,
         # A page of an earlier life may be on a server that could not be cleared; none of it is this life's.
@@ -268,12 +268,6 @@ def _named(cache_class: str | None) -> type[HiCache]:
     module, _, name = cache_class.partition(":")
     found: type[HiCache] = getattr(import_module(module), name)
     return found
-
-
-def _new_group() -> Any:
-    import torch.distributed as dist
-
-    return dist.new_group(backend="gloo", timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S))
 
 
 def resident_bytes() -> int:
@@ -291,33 +285,18 @@ def resident_bytes() -> int:
 
 def main(arguments: list[str]) -> None:
     """Run the rank that the command line names, and leave its result in the folder."""
-    import torch.distributed as dist
-
     if STACKS_SIGNAL is not None:
         faulthandler.register(STACKS_SIGNAL)
     folder, rank = Path(arguments[0]), int(arguments[1])
     given: Mapping[str, Any] = json.loads((folder / "options.json").read_text(encoding="utf-8"))
     options = msgspec.convert(given, SoakOptions)
-    torch.set_num_threads(1)
-    if sys.platform == "linux":
-        # All ranks are on this machine; the host's name need not resolve.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder.absolute() / 'rendezvous'}",
-        rank=rank,
-        world_size=options.ranks,
-        timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
-    )
-    soak = _Soak(options, rank)
+    soak = _Soak(options, World(options, folder, rank))
     soak.say("begins")
     soak.run()
     (folder / f"rank-{rank}.json").write_text(json.dumps(soak.result()), encoding="utf-8")
     sys.stdout.flush()
     if not soak.broken:
-        # Nobody leaves while a peer may still be in a collective with this rank.
-        with contextlib.suppress(RuntimeError):
-            soak.group.barrier()
+        soak.world.leave()
     # After a finding, peers may hang in a collective and worker threads in a store; nobody waits for them.
     os._exit(0)
 

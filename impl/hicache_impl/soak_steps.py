@@ -15,13 +15,13 @@ import torch
 
 from hicache_impl.cache import HiCache
 from hicache_impl.config import CacheConfig
-from hicache_impl.content import page_content
+from hicache_impl.content import page_keys, page_on_rank
 from hicache_impl.keys import PrefixKey, chain_hashes
 from hicache_impl.kv_events import Listener
 from hicache_impl.prefill import prefill
 from hicache_impl.ranks import Group
 from hicache_impl.runtime import Stalled
-from hicache_impl.storage import Storage, storage_key
+from hicache_impl.storage import Storage
 from hicache_impl.storage.faults import Call, FaultyStorage
 
 RIDS = tuple(f"r{number}" for number in range(12))
@@ -139,7 +139,7 @@ class Life:
         self.place.store.put_from(self._names(hashes), [self._content(page_hash) for page_hash in hashes])
         for pool in self.cache.extra.values():
             beside = [hashes[at] for at in pool.component.needed(0, len(hashes))]
-            keys = [pool.key(page_hash, self.cache.rank, self.cache.config.ranks) for page_hash in beside]
+            keys = [pool.key(page_hash, self.cache.rank) for page_hash in beside]
             self.place.store.put_from(keys, [pool.content(page_hash, self.cache.rank) for page_hash in beside])
 
     def _break_storage(self) -> None:
@@ -208,7 +208,14 @@ class Life:
             known = {h for node in cache.tree.nodes() if getattr(node, tier) is not None for h in node.hashes}
             if known != self.place.listener.known[tier]:
                 self.problems.append(f"P29 other pages are told of the {tier} than it has")
+            self._look_beside(tier)
         self._look_at_the_store(chain_hashes(self._draw.choice(self._prompts)))
+
+    def _look_beside(self, tier: str) -> None:
+        for pool in self.cache.extra:
+            there = {node.hashes[place] for node in self.cache.tree.nodes() for place in node.slots_of(pool, tier)}
+            if there != self.place.listener.beside[pool, tier]:
+                self.problems.append(f"P29 other slots of {pool} are told of the {tier} than it has")
 
     def _look_at_the_store(self, hashes: tuple[bytes, ...]) -> None:
         """P30, of one prompt."""
@@ -223,8 +230,7 @@ class Life:
                 self.problems.append(f"P30 the store does not hold the bytes of {name[:12]}")
 
     def _names(self, hashes: tuple[bytes, ...]) -> list[str]:
-        return [storage_key(page_hash, *self.cache.config.part(self.cache.rank)) for page_hash in hashes]
+        return page_keys(self.cache.config, self.cache.rank, hashes)
 
     def _content(self, page_hash: bytes) -> torch.Tensor:
-        config = self.cache.config
-        return page_content(page_hash, config.part(self.cache.rank)[0], config.stored_layers, config.layer_bytes)
+        return page_on_rank(self.cache.config, self.cache.rank, page_hash)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hicache_impl.adapter import Reference
-from hicache_impl.config import LAYOUTS, WRITE_POLICIES, CacheConfig
+from hicache_impl.config import POOL_LAYOUTS, WRITE_POLICIES, CacheConfig
 from hicache_impl.events import OpId
 from hicache_impl.gated import GatedRuntime
 from hicache_impl.runtime import ThreadRuntime, Waiter
@@ -32,7 +32,7 @@ TIERS: dict[str, tuple[object, ...]] = {
     "write_policy": WRITE_POLICIES,
     "load_back_pages_max": (0, 2),
     "read_batch_pages": (1, 2),
-    "host_layout": LAYOUTS,
+    "host_layout": POOL_LAYOUTS,
 }
 
 

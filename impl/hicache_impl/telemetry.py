@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hicache_impl import events
@@ -35,7 +35,8 @@ class Telemetry:
         take: Callable[[KvEvent], None] | None = None,
     ) -> None:
         self.rank = rank
-        self.metrics = Metrics(rank, config.stored_bytes, runtime.lock)
+        slot_bytes = {pool.name: pool.slot_bytes for pool in config.pools if pool.place == "separate"}
+        self.metrics = Metrics(rank, config.stored_bytes, runtime.lock, slot_bytes)
         self.kv = None if take is None else KvEvents(rank, take)
         self._runtime = runtime
         self._logger = logger
@@ -64,6 +65,11 @@ class Telemetry:
     def moved(self, source: str, target: str, reason: str, pages: int, seconds: float | None = None) -> None:
         """See Metrics.count_move."""
         self.metrics.count_move(source, target, reason, pages, seconds)
+
+    def slots_moved(self, source: str, target: str, reason: str, slots: Mapping[str, int]) -> None:
+        """So many of each pool; see Metrics.count_slots."""
+        for pool, count in slots.items():
+            self.metrics.count_slots(pool, source, target, reason, count)
 
     def _count_read(self, kind: str, op: OpId, data: dict[str, Any]) -> None:
         began_s = self._started_s.pop(op, None)
@@ -94,17 +100,17 @@ class Telemetry:
     def _since(self, began_s: float | None) -> float | None:
         return None if began_s is None else self._runtime.now() - began_s
 
-    # Pages of the tiers.
+    # Pages of the tiers, and what is beside them.
 
-    def stored(self, tier: str, hashes: Sequence[bytes], parent: bytes | None) -> None:
+    def stored(self, tier: str, hashes: Sequence[bytes], parent: bytes | None, pool: str | None = None) -> None:
         """See KvEvents."""
         if self.kv is not None:
-            self.kv.stored(tier, hashes, parent)
+            self.kv.stored(tier, hashes, parent, pool)
 
-    def removed(self, tier: str, hashes: Sequence[bytes], parent: bytes | None) -> None:
+    def removed(self, tier: str, hashes: Sequence[bytes], parent: bytes | None, pool: str | None = None) -> None:
         """See KvEvents."""
         if self.kv is not None:
-            self.kv.removed(tier, hashes, parent)
+            self.kv.removed(tier, hashes, parent, pool)
 
     def cleared(self) -> None:
         """The cache begins again: what was on its way, is not."""

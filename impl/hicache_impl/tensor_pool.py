@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from hicache_impl.config import Layout
+from hicache_impl.config import PoolLayout
 from hicache_impl.page_pool import ForeignPage, PageAllocator
 from hicache_impl.storage.pages import KnownPages, Runs, runs_of
 
@@ -28,7 +28,7 @@ class TensorPool:
         *,
         device: str = "cpu",
         pinned: bool = False,
-        layout: Layout = "page_first",
+        layout: PoolLayout = "page_first",
         lock: Callable[[], AbstractContextManager[object]] = threading.Lock,
     ) -> None:
         if layers < 1 or page_bytes < layers or page_bytes % layers:

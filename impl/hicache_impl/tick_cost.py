@@ -13,12 +13,12 @@ from typing import Any
 
 from hicache_impl.cache import HiCache, open_rank
 from hicache_impl.config import CacheConfig
-from hicache_impl.content import page_content
+from hicache_impl.content import page_keys, page_on_rank
 from hicache_impl.controller import Controller
+from hicache_impl.grid import thread_groups
 from hicache_impl.keys import PrefixKey, chain_hashes
-from hicache_impl.ranks import solo_groups, thread_groups
+from hicache_impl.layout import Layout
 from hicache_impl.runtime import ThreadRuntime
-from hicache_impl.storage import storage_key
 from hicache_impl.storage.memory import MemoryStorage
 from hicache_impl.variants.revoke_queue import RevokingCache, RevokingController
 
@@ -72,7 +72,7 @@ class _Bench:
         self, cache_class: type[HiCache], controller_class: type[Controller], ranks: int, operations: int
     ) -> None:
         pages = operations * SPAN_PAGES
-        config = CacheConfig(host_pages=pages, device_pages=1, limit_pages=2 * pages, ranks=ranks)
+        config = CacheConfig(host_pages=pages, device_pages=1, limit_pages=2 * pages, layout=Layout(tp=ranks))
         self._runtime = ThreadRuntime()
         self._keys = {
             "idle": [],
@@ -82,7 +82,7 @@ class _Bench:
         store = MemoryStorage()
         for key in self._keys["grant"]:
             _fill(store, key, config)
-        groups = thread_groups(ranks, self._runtime) if ranks > 1 else [solo_groups()]
+        groups = thread_groups(config.layout, self._runtime)
         self._caches = [
             open_rank(config, store, own, self._runtime, cache_class=cache_class, controller_class=controller_class)
             for own in groups
@@ -139,5 +139,5 @@ def _fill(store: MemoryStorage, key: PrefixKey, config: CacheConfig) -> None:
     """Every rank finds its pages of the key."""
     hashes = chain_hashes(key)
     for rank in range(config.ranks):
-        pages = [page_content(page_hash, rank, config.layers, config.layer_bytes) for page_hash in hashes]
-        store.put_from([storage_key(page_hash, rank, config.ranks) for page_hash in hashes], pages)
+        pages = [page_on_rank(config, rank, page_hash) for page_hash in hashes]
+        store.put_from(page_keys(config, rank, hashes), pages)

@@ -99,9 +99,9 @@ class Tiers(Copies):
             pages = device_pages[done : done + len(node)]
             done += len(node)
             self._load_node(node, pages)
+        beside = self._load_beside(match, slots)
         self._is_quiet = False
-        self._load_beside(match, slots)
-        self._end_load(match.host_node, nodes, began_s)
+        self._end_load(match.host_node, nodes, beside, began_s)
         return list(device_pages)
 
     def _take_to_load(self, match: Match) -> tuple[tuple[int, ...] | None, dict[str, dict[int, int]] | None]:

@@ -5,14 +5,16 @@ Registered as the entry point `reference` of the group `hicheck.workloads`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
 from hicache_impl.disruptions import check_fault
+from hicache_impl.process_world import checked_options
 from hicache_impl.rank_processes import RankProcesses
+from hicache_impl.rank_results import Result, add_up, by_replica, disagreements
 from hicache_impl.storage import open_storage
 from hicache_impl.traces import BLOCK_TOKENS, Trace
 from hicache_impl.workload_rank import WorkloadOptions, run_alone
@@ -24,25 +26,25 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
     `options`: the fields of WorkloadOptions; `logs` names a folder that exists and takes the event logs. `progress`
     gets a line now and then. The report counts tokens, pages, requests, operations, bytes and seconds as its keys say;
     `violations` has a line for everything that this side saw go wrong, `pages_left` are pages of all ranks that are
-    neither free nor in the tree at the end, `logs` the traces by rank (spec/EVENTS.md), whole where nothing went
-    wrong. What is the same on every rank is reported once; pages verified and storage counts are sums over ranks,
-    memory is the largest rank's.
+    neither free nor in the tree at the end, slots beside them included, `logs` the traces by rank of the world
+    (spec/EVENTS.md), whole where nothing went wrong. What is the same on every rank of a replica is reported once, and
+    added up over replicas; pages verified and storage counts are sums over ranks, memory is the largest rank's.
 
     Raises ValueError, with one line, for options or a trace that cannot be used; RankDied.
     """
     checked = _checked(options)
     trace = checked.read()
-    progress(f"workload: {len(trace.requests)} requests, {checked.ranks} ranks")
-    if checked.ranks == 1:
+    progress(f"workload: {len(trace.requests)} requests, {checked.layout.world} ranks")
+    if checked.layout.world == 1:
         results = [run_alone(checked, trace, progress)]
     else:
-        processes = RankProcesses("hicache_impl.workload_rank", checked.logs, checked.ranks, progress)
+        processes = RankProcesses("hicache_impl.workload_rank", checked.logs, checked.layout.world, progress)
         results = processes.run(msgspec.json.encode(checked))
     return _report(checked, trace, results)
 
 
 def _checked(options: Mapping[str, Any]) -> WorkloadOptions:
-    checked = msgspec.convert(dict(options), WorkloadOptions)
+    checked = checked_options(WorkloadOptions, options)
     checked.config()
     check_fault(checked.fault, checked.storage)
     open_storage(checked.storage).close()
@@ -64,67 +66,58 @@ def _checked(options: Mapping[str, Any]) -> WorkloadOptions:
     return checked
 
 
-def _report(options: WorkloadOptions, trace: Trace, results: list[dict[str, Any]]) -> dict[str, Any]:
-    first = results[0]
-    counters = first["counters"]
+def _report(options: WorkloadOptions, trace: Trace, results: Sequence[Result]) -> dict[str, Any]:
+    replicas = by_replica(results, options.layout.ranks)
+    firsts = [replica[0] for replica in replicas]
+    counters = [first["counters"] for first in firsts]
+    happened = add_up(first["happened"] for first in firsts)
     seconds = max(result["seconds"] for result in results)
     verified = sum(result["counters"]["pages_verified"] for result in results)
-    happened = first["happened"]
+    replayed_pages = sum(first["replayed_pages"] for first in firsts)
     return {
         "requests": happened["finished"] + happened["aborted"],
-        "hit_tokens": {tier: pages * BLOCK_TOKENS for tier, pages in first["hit_pages"].items()},
-        "computed_tokens": first["computed_pages"] * BLOCK_TOKENS,
-        "operations": {"fetched": counters["fetched"], "revoked": counters["revoked"]},
-        "terminated": counters["passed_terminated"],
-        "declined": counters["declined"],
-        "skipped": counters["skipped"],
-        "shortened": counters["shortened"],
+        "hit_tokens": {
+            tier: pages * BLOCK_TOKENS for tier, pages in add_up(first["hit_pages"] for first in firsts).items()
+        },
+        "computed_tokens": sum(first["computed_pages"] for first in firsts) * BLOCK_TOKENS,
+        "operations": {state: add_up(counts[state] for counts in counters) for state in ("fetched", "revoked")},
+        "terminated": sum(counts["passed_terminated"] for counts in counters),
+        "declined": add_up(counts["declined"] for counts in counters),
+        "skipped": sum(counts["skipped"] for counts in counters),
+        "shortened": sum(counts["shortened"] for counts in counters),
         "aborted_requests": happened["aborted"],
         "stopped_requests": happened["stopped"],
         "resubmitted_requests": happened["resubmitted"],
         "truncated_requests": happened["truncated"],
         "pages_fetched": sum(result["fetched_pages"] for result in results),
         "pages_verified": verified,
-        "bytes_verified": verified * options.page_bytes,
-        "violations": [finding for result in results for finding in result["findings"]] + _disagreements(results),
+        "bytes_verified": verified * options.config().stored_bytes,
+        "violations": [finding for result in results for finding in result["findings"]]
+        + [line for replica in replicas for line in disagreements(replica, _in_lockstep)],
         "pages_left": sum(sum(result["pages_left"].values()) for result in results),
-        "storage": _sum(result["storage"] for result in results),
-        "storage_errors": _sum(result["storage_errors"] for result in results),
+        "storage": add_up(result["storage"] for result in results),
+        "storage_errors": add_up(result["storage_errors"] for result in results),
         "fault": options.fault,
         "damaged_files": sum(result["damaged_files"] for result in results),
         "bad_lines": {
             "count": trace.bad_line_count,
             "first": [{"line": bad.number, "reason": bad.reason} for bad in trace.bad_lines],
         },
-        "ranks": options.ranks,
+        "ranks": options.layout.world,
+        "layout": asdict(options.layout),
         "peak_rss_bytes": max(result["peak_rss_bytes"] for result in results),
         "seconds": round(seconds, 3),
-        "pages_per_second": round(first["replayed_pages"] / seconds, 1) if seconds else 0.0,
+        "pages_per_second": round(replayed_pages / seconds, 1) if seconds else 0.0,
         "logs": [result["log"] for result in results],
     }
 
 
-# What the schedulers of all ranks must have counted alike (P7). What threads count, each rank counts for itself.
+# What the schedulers of all ranks of a replica must have counted alike (P7). What threads count, each rank counts for
+# itself.
 LOCKSTEP = ("hit_pages", "fetched_pages", "computed_pages", "replayed_pages", "happened")
 LOCKSTEP_COUNTERS = ("fetched", "revoked", "declined", "skipped", "shortened", "known_pages", "evicted_pages")
 
 
-def _disagreements(results: list[dict[str, Any]]) -> list[str]:
-    """P7: one line for each count that differs between ranks that came to the end."""
-    whole = [result for result in results if not result["broken"]]
-    seen = [
-        {key: result[key] for key in LOCKSTEP} | {key: result["counters"][key] for key in LOCKSTEP_COUNTERS}
-        for result in whole
-    ]
-    return [
-        f"P7 ranks disagree on {key}: {', '.join(str(counts[key]) for counts in seen)}"
-        for key in (*LOCKSTEP, *LOCKSTEP_COUNTERS)
-        if any(counts[key] != seen[0][key] for counts in seen)
-    ]
-
-
-def _sum(counts: Any) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return dict(total)
+def _in_lockstep(result: Result) -> dict[str, Any]:
+    counts = {key: result[key] for key in LOCKSTEP}
+    return counts | {key: result["counters"][key] for key in LOCKSTEP_COUNTERS}

@@ -13,14 +13,12 @@ import resource
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
-import torch
 
-from hicache_impl.audit import unowned_host_pages
+from hicache_impl.audit import unowned_host_pages, unowned_slots
 from hicache_impl.cache import HiCache, open_rank
 from hicache_impl.config import CacheConfig
 from hicache_impl.controller import WorkerDied
@@ -28,7 +26,8 @@ from hicache_impl.disruptions import StorageBreaker, plan_disruption
 from hicache_impl.events import EventLog, dump_events
 from hicache_impl.operation import IllegalTrigger
 from hicache_impl.page_pool import PoolError
-from hicache_impl.ranks import Desync, GlooGroup, Group, GroupAborted, Groups, SoloGroup, gloo_groups, solo_groups
+from hicache_impl.process_world import World, WorldOptions
+from hicache_impl.ranks import Desync, Group, GroupAborted, Groups, SoloGroup, solo_groups
 from hicache_impl.replay import Replay
 from hicache_impl.runtime import Stalled, ThreadRuntime
 from hicache_impl.storage import open_storage
@@ -38,19 +37,20 @@ from hicache_impl.trees.node import TreeError
 SYNTHETIC_REQUESTS = 300
 PROGRESS_S = 0.5
 TRACE_VERSION = 1
-COLLECTIVE_TIMEOUT_S = 60.0
 # What the implementation raises when a rule of its own is broken: findings, not accidents of the run.
 FINDINGS = (PoolError, TreeError, WorkerDied, IllegalTrigger, Desync, GroupAborted, Stalled)
 
 
-class WorkloadOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """What to replay and how; see `workload.run`. Rates are shares of requests, `logs` is a folder."""
+class WorkloadOptions(WorldOptions, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """What to replay and how; see `workload.run`. Rates are shares of requests, `logs` is a folder.
+
+    Each replica replays requests of its own: of as many as there are replicas, one.
+    """
 
     logs: str
     trace: str | None = None
     synthetic: bool = False
     requests: int | None = None
-    ranks: int = 1
     storage: str = "memory"
     policy: str = "wait_complete"
     abort_rate: float = 0.0
@@ -64,10 +64,12 @@ class WorkloadOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, 
     speed: float | None = None
     seed: int = 0
     fault: str | None = None
-    device: str = "cpu"
+    tree: str = "hiradix"
+    pools: tuple[dict[str, Any], ...] = ()
+    replicated: bool = False
 
-    def config(self) -> CacheConfig:
-        """The cache of every rank: one block of the trace is one page. Raises ValueError."""
+    def config(self, rank: int = 0) -> CacheConfig:
+        """The cache of a world rank: one block of the trace is one page. Raises ValueError."""
         return CacheConfig(
             host_pages=self.host_pages,
             device_pages=self.device_pages,
@@ -76,8 +78,11 @@ class WorkloadOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, 
             page_bytes=self.page_bytes,
             threshold_pages=self.threshold_pages,
             policy=self.policy,  # type: ignore[arg-type]  # CacheConfig checks it
-            ranks=self.ranks,
-            device=self.device,
+            layout=self.layout,
+            device=self.device_of(rank),
+            tree=self.tree,
+            pools=self.pools,  # type: ignore[arg-type]  # CacheConfig makes PoolSpecs of them
+            replicated=self.replicated,
         )
 
     def read(self) -> Trace:
@@ -91,8 +96,9 @@ class WorkloadOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a rank runs: its groups, one more for the replay's own agreement, and its log."""
+    """Where a rank runs: its number in the world, its groups, one more for the replay's own agreement, and its log."""
 
+    rank: int
     groups: Groups
     replay_group: Group
     log: EventLog
@@ -103,54 +109,38 @@ def run_alone(options: WorkloadOptions, trace: Trace, progress: Callable[[str], 
     """A workload of one rank, in this process. Returns the rank's result (see `_result`)."""
     runtime = ThreadRuntime()
     log = EventLog(0)
-    place = _Place(solo_groups(log), SoloGroup("replay"), log, runtime)
+    place = _Place(0, solo_groups(log), SoloGroup("replay"), log, runtime)
     return _run(options, trace, place, progress)
 
 
 def run_process(options: WorkloadOptions, rank: int) -> dict[str, Any]:
     """This process's rank of a workload of several."""
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    if sys.platform == "linux":
-        # All ranks are on this machine; the host's name need not resolve.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{Path(options.logs).absolute() / 'rendezvous'}",
-        rank=rank,
-        world_size=options.ranks,
-        timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
-    )
-    runtime = ThreadRuntime()
-    log = EventLog(rank)
-    groups = gloo_groups(log, COLLECTIVE_TIMEOUT_S)
-    replay_group = GlooGroup(dist.new_group(backend="gloo"), "replay")
-    place = _Place(groups, replay_group, log, runtime)
+    world = World(options, Path(options.logs), rank)
+    log = EventLog(rank % options.layout.ranks)
+    place = _Place(rank, world.groups(log), world.group("replay"), log, ThreadRuntime())
     result = _run(options, options.read(), place, _print_progress if rank == 0 else _say_nothing)
     if not result["broken"]:
-        # Nobody leaves while a peer may still be in a collective with this rank.
-        replay_group.barrier()
-        dist.destroy_process_group()
+        world.leave()
     return result
 
 
 def _run(options: WorkloadOptions, trace: Trace, place: _Place, progress: Callable[[str], None]) -> dict[str, Any]:
-    runtime, rank = place.runtime, place.groups.rank
+    runtime, rank = place.runtime, place.rank
+    requests = trace.requests[rank // options.layout.ranks :: options.layout.dp]
     store = open_storage(options.storage)
-    breaker = StorageBreaker(options.fault, options.storage, store, rank, len(trace.requests), options.seed)
-    config = options.config()
+    breaker = StorageBreaker(options.fault, options.storage, store, rank, len(requests), options.seed)
+    config = options.config(rank)
     cache = open_rank(config, breaker.storage, place.groups, runtime, place.log)
     path = Path(options.logs) / f"events-{rank}.jsonl"
     started_s = runtime.now()
     findings: list[str] = []
     broken = False
     with path.open("w", encoding="utf-8") as stream:
-        _write_line(stream, _header(config, rank))
-        reporter = _Reporter(cache, place.log, stream, len(trace.requests), progress)
+        _write_line(stream, _header(config, place.groups.rank))
+        reporter = _Reporter(cache, place.log, stream, len(requests), progress)
         replay = Replay(
             cache,
-            trace.requests,
+            requests,
             place.replay_group,
             window=options.window,
             plan=lambda index: plan_disruption(options.seed, index, options.abort_rate, options.stop_rate),
@@ -254,10 +244,12 @@ class _Reporter:
 
 
 def _pages_left(cache: HiCache) -> dict[str, int]:
-    """Pages that are neither free nor in the tree, by pool. Read before close, which gives back what was lost."""
+    """Pages, and slots beside them, that are neither free nor in the tree, by pool. Read before close, which gives back
+    what was lost."""
     device = cache.device.allocator
     in_tree = cache.tree.device_pages_resident()
-    return {"host": len(unowned_host_pages(cache)), "device": device.pages - device.available - in_tree}
+    left = {"host": len(unowned_host_pages(cache)), "device": device.pages - device.available - in_tree}
+    return {**left, **{f"host {name}": len(unowned_slots(cache, name)) for name in cache.extra}}
 
 
 def peak_rss_bytes() -> int:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from hicache_checks import __version__, cli_bench, cli_releases, cli_scenarios, cli_stores, cli_targets
+from hicache_checks import __version__, cli_bench, cli_releases, cli_runs, cli_scenarios, cli_stores, cli_targets
 from hicache_checks.cli_frame import JsonOption, app, main, run_command
+from hicache_checks.cli_runs import Policy
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
 
 
@@ -30,8 +31,11 @@ class Bounds(enum.StrEnum):
     STORING = "copying+storing"
     CONTROL = "control"
     RESETTING = "copying+control+resetting"
+    DETACHING = "copying+storing+control+resetting+detaching"
     POOLS = "pools"
     TURNOVER = "control+pools+turnover"
+    CARRYING = "copying+pools+carrying"
+    DEPOSITING = "copying+storing+pools+carrying+depositing"
     GROUPS = "groups"
 
 
@@ -50,32 +54,6 @@ class Device(enum.StrEnum):
     NUMPY = "numpy"
     CPU = "cpu"
     CUDA = "cuda"
-
-
-class Policy(enum.StrEnum):
-    """When a poll stops a prefetch that still runs."""
-
-    BEST_EFFORT = "best_effort"
-    WAIT_COMPLETE = "wait_complete"
-    TIMEOUT = "timeout"
-
-
-class Store(enum.StrEnum):
-    """Where a soak backs its pages up."""
-
-    LMDB = "lmdb"
-    FILE = "file"
-    MEMORY = "memory"
-    REDIS = "redis"
-    MOONCAKE = "mooncake"
-
-
-class Fault(enum.StrEnum):
-    """What happens to the storage in the middle of a workload."""
-
-    DELETE = "delete"
-    CORRUPT = "corrupt"
-    RAISE = "raise"
 
 
 _OVERRIDE = "Instead of the bounds' own; alone, of a configuration `custom`."
@@ -289,80 +267,6 @@ def export(
 
 
 @app.command()
-def workload(
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="A request trace in Mooncake's JSONL format.")
-    ] = None,
-    synthetic: Annotated[bool, typer.Option("--synthetic", help="Make a trace instead of reading one.")] = False,
-    requests: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
-    ranks: Annotated[int, typer.Option(min=1, max=16, help="More than one: a gloo process each.")] = 1,
-    storage: Annotated[
-        str,
-        typer.Option(
-            metavar="STORE", help="Where pages are backed up: lmdb or file, with or without :DIR, memory, or a URL."
-        ),
-    ] = "lmdb",
-    policy: Annotated[Policy, typer.Option(help="When a poll stops a running prefetch.")] = Policy.WAIT_COMPLETE,
-    abort_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that are aborted.")] = 0.05,
-    stop_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of prefetches that are stopped.")] = 0.05,
-    page_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a page, all layers.")] = 4096,
-    host_pages: Annotated[int, typer.Option(min=1, help="Pages of the host pool.")] = 512,
-    device_pages: Annotated[int, typer.Option(min=1, help="Pages of the device pool.")] = 512,
-    speed: Annotated[
-        float | None, typer.Option(min=0.0, help="Keep the trace's timestamps, X times as fast; else ignore them.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of aborts, stops and the synthetic trace.")] = 0,
-    fault: Annotated[Fault | None, typer.Option(help="Break the storage in the middle of the run.")] = None,
-    json: JsonOption = None,
-) -> int:
-    """Replay a request trace through the threaded implementation, with the monitor on."""
-
-    def body(screen: Screen) -> Outcome:
-        from hicache_checks import workload_command
-
-        options = workload_command.WorkloadOptions(
-            trace=file,
-            synthetic=synthetic,
-            requests=requests,
-            ranks=ranks,
-            storage=storage,
-            policy=policy.value,
-            abort_rate=abort_rate,
-            stop_rate=stop_rate,
-            page_bytes=page_bytes,
-            host_pages=host_pages,
-            device_pages=device_pages,
-            speed=speed,
-            seed=seed,
-            fault=None if fault is None else fault.value,
-        )
-        return workload_command.run(options, screen)
-
-    return run_command("workload", json, body)
-
-
-@app.command()
-def soak(
-    minutes: Annotated[float, typer.Option(min=0.01, help="How long.")] = 30.0,
-    ranks: Annotated[int, typer.Option(min=1, max=16, help="Gloo processes.")] = 2,
-    store: Annotated[
-        Store, typer.Option(help="Where pages are backed up; servers are started, stopped and killed.")
-    ] = Store.LMDB,
-    seed: Annotated[int, typer.Option(min=0, help="Equal seeds, equal steps.")] = 0,
-    target: Annotated[str, typer.Option(metavar="NAME", help="A registered runner, or module:function.")] = "reference",
-    json: JsonOption = None,
-) -> int:
-    """Random work, aborts, faults, attach, detach and reset for a long time: nothing breaks, leaks, hangs or grows."""
-
-    def body(screen: Screen) -> Outcome:
-        from hicache_checks import soak_command
-
-        return soak_command.run(soak_command.SoakOptions(minutes, ranks, store.value, seed, target), screen)
-
-    return run_command("soak", json, body)
-
-
-@app.command()
 def verify(
     workload: Annotated[str | None, typer.Option(metavar="FILE", help="A request trace; else a synthetic one.")] = None,
     target: Annotated[
@@ -391,7 +295,7 @@ def version(json: JsonOption = None) -> int:
     return run_command("version", json, body)
 
 
-__all__ = ["app", "cli_bench", "cli_releases", "cli_scenarios", "cli_stores", "cli_targets", "main"]
+__all__ = ["app", "cli_bench", "cli_releases", "cli_runs", "cli_scenarios", "cli_stores", "cli_targets", "main"]
 
 if __name__ == "__main__":
     main()

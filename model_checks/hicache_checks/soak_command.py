@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hicache_checks.implementations import SOAKS, load
+from hicache_checks.rank_layout import RankLayout, described
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 
 Runner = Callable[[Mapping[str, object], Callable[[str], None]], dict[str, Any]]
 
 SHOWN_VIOLATIONS = 10
+TWO_RANKS = RankLayout(tp=2)
 # What must have happened, or nothing was soaked.
 NEEDED = ("submitted", "fetched_complete", "attached", "detach", "reset", "abort", "loaded_pages", "break_storage")
 
@@ -25,11 +27,13 @@ class SoakOptions:
     """
 
     minutes: float
-    ranks: int = 2
+    layout: RankLayout = TWO_RANKS
     store: str = "lmdb"
     seed: int = 0
     target: str = "reference"
     more: Mapping[str, object] | None = None
+    device: str = "cpu"
+    backend: str = "gloo"
 
 
 def run(options: SoakOptions, screen: Screen) -> Outcome:
@@ -47,9 +51,11 @@ def soak(options: SoakOptions, progress: Callable[[str], None]) -> Outcome:
         given = {
             "folder": folder,
             "seconds": options.minutes * 60,
-            "ranks": options.ranks,
+            "layout": asdict(options.layout),
             "store": options.store,
             "seed": options.seed,
+            "device": options.device,
+            "backend": options.backend,
             **(options.more or {}),
         }
         try:
@@ -73,7 +79,7 @@ def _verdict(keys: Mapping[str, Any]) -> Verdict:
 def _print(outcome: Outcome, screen: Screen) -> None:
     keys: Mapping[str, Any] = outcome.keys
     rows = [
-        ["soak", f"{keys['seconds']:,.0f} s, {_ranks(keys['ranks'])}, {keys['store']} store, seed {keys['seed']}"],
+        ["soak", f"{keys['seconds']:,.0f} s, {described(keys['layout'])}, {keys['store']} store, seed {keys['seed']}"],
         ["rounds", f"{keys['rounds']:,} on {keys['lives']:,} caches"],
         ["happened", _counts(keys["happened"])],
         ["pages", _counts(keys["moved_pages"])],
@@ -107,10 +113,6 @@ def _memory(keys: Mapping[str, Any]) -> str:
     return (
         f"{before / 2**20:,.1f} MiB after the warm-up, {after / 2**20:,.1f} MiB at the end, {after / before - 1:+.1%}"
     )
-
-
-def _ranks(ranks: int) -> str:
-    return "1 rank" if ranks == 1 else f"{ranks} gloo ranks"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

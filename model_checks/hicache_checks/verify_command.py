@@ -17,6 +17,7 @@ from hicache_checks import workload_command
 from hicache_checks.conformance.stateful import RANKS, run_every_policy
 from hicache_checks.conformance.target import fetch
 from hicache_checks.implementations import TARGETS, load
+from hicache_checks.rank_layout import RankLayout
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, VerifyRow, counted, print_verify_summary
 from hicache_checks.verify_claim import claim
 from hicache_checks.verify_designs import designs
@@ -102,7 +103,7 @@ def workload(options: VerifyOptions, screen: Screen) -> Part:
             trace=options.workload,
             synthetic=options.workload is None,
             requests=WORKLOAD_REQUESTS,
-            ranks=WORKLOAD_RANKS,
+            layout=RankLayout(tp=WORKLOAD_RANKS),
             storage=f"file:{folder}",
             policy="wait_complete",
             abort_rate=0.05,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hicache_checks.conformance.monitor import MonitorConfig
 from hicache_checks.conformance.observation import LogError
 from hicache_checks.conformance.traces import LogFile
 from hicache_checks.implementations import WORKLOADS, load
+from hicache_checks.rank_layout import RankLayout, described
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print_rows
 
 Runner = Callable[[Mapping[str, object], Callable[[str], None]], dict[str, Any]]
@@ -28,14 +29,14 @@ SHOWN_VIOLATIONS = 10
 class WorkloadOptions:
     """What to replay and on what.
 
-    `trace` is a path, or None together with `synthetic`; rates are shares of requests; `target` is the name under which
-    an implementation registered its runner.
+    `trace` is a path, or None together with `synthetic`; rates are shares of requests; `pools` are the fields of what
+    is kept beside the pages; `target` is the name under which an implementation registered its runner.
     """
 
     trace: str | None
     synthetic: bool
     requests: int | None
-    ranks: int
+    layout: RankLayout
     storage: str
     policy: str
     abort_rate: float
@@ -47,7 +48,25 @@ class WorkloadOptions:
     seed: int
     fault: str | None
     threshold_pages: int = 2
+    tree: str = "hiradix"
+    pools: Sequence[Mapping[str, object]] = ()
+    replicated: bool = False
+    device: str = "cpu"
+    backend: str = "gloo"
     target: str = "reference"
+
+
+def pool_fields(text: str) -> dict[str, object]:
+    """What `NAME=KIND[,FIELD=VALUE]...` says of a pool. InputError: it is not of this form."""
+    first, *others = (tuple(part.partition("=")) for part in text.split(","))
+    if not all(name and equals and value for name, equals, value in (first, *others)):
+        raise InputError(f"a pool is NAME=KIND[,FIELD=VALUE]..., not {text!r}")
+    fields: dict[str, object] = {"name": first[0], "kind": first[2]}
+    return fields | {name: _value(value) for name, _, value in others}
+
+
+def _value(text: str) -> object:
+    return int(text) if text.isdecimal() else {"true": True, "false": False}.get(text, text)
 
 
 def run(options: WorkloadOptions, screen: Screen) -> Outcome:
@@ -96,9 +115,21 @@ def _placed(storage: str, folder: str) -> str:
 
 
 def _explain(logs: Sequence[Path], options: WorkloadOptions, screen: Screen) -> Explained:
-    """Hold the traces of all ranks to the specification. Raises LogError."""
+    """Hold the traces of all replicas to the specification, up to the first that has a finding. Raises LogError."""
+    events = unobserved = 0
+    ranks = options.layout.ranks
+    for first in range(0, len(logs), ranks):
+        explained = _explain_replica(logs[first : first + ranks], options, screen)
+        events += explained.events
+        unobserved += explained.unobserved
+        if explained.finding is not None:
+            break
+    return replace(explained, events=events, unobserved=unobserved)
+
+
+def _explain_replica(logs: Sequence[Path], options: WorkloadOptions, screen: Screen) -> Explained:
     config = MonitorConfig(
-        ranks=options.ranks,
+        ranks=options.layout.ranks,
         host_pages=options.host_pages,
         threshold_pages=options.threshold_pages,
         limit_pages=options.host_pages,
@@ -150,7 +181,7 @@ def _print(keys: Mapping[str, Any], verdict: Verdict, screen: Screen) -> None:
             f"{keys['pages_verified']:,} pages ({keys['pages_fetched']:,} fetched), {keys['bytes_verified']:,} bytes",
         ],
         ["monitor", f"{keys['events_explained']:,} events explained, {keys['events_unobserved']:,} taken on trust"],
-        ["speed", f"{keys['pages_per_second']:,.0f} pages/s, {keys['seconds']:.1f} s, {_ranks(keys['ranks'])}"],
+        ["speed", f"{keys['pages_per_second']:,.0f} pages/s, {keys['seconds']:.1f} s, {described(keys['layout'])}"],
         ["memory", f"{keys['peak_rss_bytes'] / 2**20:,.0f} MiB at most in a process"],
         ["verdict", f"{verdict.value}: {_reasons(keys)}"],
     ]
@@ -162,10 +193,6 @@ def _print(keys: Mapping[str, Any], verdict: Verdict, screen: Screen) -> None:
 def _reasons(keys: Mapping[str, Any]) -> str:
     reasons = f"{len(keys['violations'])} violations, {keys['pages_left']} pages left over"
     return reasons if keys["requests"] else reasons + ", no request was replayed"
-
-
-def _ranks(ranks: int) -> str:
-    return "1 rank" if ranks == 1 else f"{ranks} gloo processes"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -21,12 +21,14 @@ class ExtraPool:
     """§12 A further pool of host slots on every rank: its kind, and how many slots it has.
 
     `stored[c]`: the depths of chain c for which storage has something, as long as it does not churn. Of a sidecar: the
-    pages that have theirs. Of a state: the prefixes for whose end there is one.
+    pages that have theirs. Of a state: the prefixes for whose end there is one. `replicated`: all ranks have the same,
+    and rank 0 stores it (§11).
     """
 
     kind: int
     slots: int
     stored: tuple[tuple[int, ...], ...]
+    replicated: bool = False
 
 
 @dataclass(frozen=True)

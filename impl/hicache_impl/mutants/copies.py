@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hicache_impl.beside import Neighbours
 from hicache_impl.cache import HiCache
 from hicache_impl.config import CacheConfig
 from hicache_impl.controller import BackupJob
@@ -60,8 +61,8 @@ class UnlocksWhatIsWritten(HiCache):
 class LoadsWithoutALock(HiCache):
     """P18. The device may give pages to others while they are being filled from the host."""
 
-    def _end_load(self, node: Node, loaded: Sequence[Node], began_s: float) -> None:
-        super()._end_load(node, loaded, began_s)
+    def _end_load(self, node: Node, loaded: Sequence[Node], beside: Neighbours, began_s: float) -> None:
+        super()._end_load(node, loaded, beside, began_s)
         if loaded:
             self.tree.unlock_device(node)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hicache_impl.beside import Neighbours
 from hicache_impl.cache import HiCache
 from hicache_impl.controller import BackupJob, Controller, Filled
 from hicache_impl.extra_pools import ExtraPool
@@ -107,22 +108,23 @@ class ReleasesPagesAlone(Controller):
 class StoresPagesAlone(Controller):
     """P32. What is beside the pages is answered for and never stored (sglang <= 0.5.10)."""
 
-    def _store_slots(self, job: BackupJob) -> int:
-        return 0
+    def _store_slots(self, job: BackupJob) -> Mapping[str, int]:
+        return {}
 
 
 class LeavesItsShardToTheFirstRank(Controller):
     """P32. Where the pages are the same on all ranks, nobody but the first stores anything (sglang <= 0.5.16)."""
 
-    def _store_slots(self, job: BackupJob) -> int:
-        return super()._store_slots(job) if self.config.stores_pages(self.rank) else 0
+    def _store_slots(self, job: BackupJob) -> Mapping[str, int]:
+        return super()._store_slots(job) if self.config.stores_pages(self.rank) else {}
 
 
 class LoadsPagesAlone(HiCache):
     """P6. Load-back hands out slots beside the pages and copies nothing into them (sglang <= 0.5.10)."""
 
-    def _load_beside(self, match: Match, taken: Slots) -> None:
+    def _load_beside(self, match: Match, taken: Slots) -> Neighbours:
         self.tree.attach(match.host_node, "device", taken)
+        return ()
 
 
 class LoadsWithoutThePackedLayers(HiCache):

@@ -121,7 +121,7 @@ class KeysForgetTheRank(Controller):
     """P19. All ranks use one name for what is a page of each."""
 
     def _keys(self, hashes: Sequence[bytes]) -> list[str]:
-        return [storage_key(page_hash, 0, self.config.ranks) for page_hash in hashes]
+        return [storage_key(page_hash, self.config.shard(0)) for page_hash in hashes]
 
 
 STORES = (

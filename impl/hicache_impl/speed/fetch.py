@@ -18,11 +18,12 @@ import torch
 
 from hicache_impl.cache import HiCache, open_rank
 from hicache_impl.config import CacheConfig
+from hicache_impl.content import page_keys
 from hicache_impl.ranks import solo_groups
 from hicache_impl.runtime import ThreadRuntime
 from hicache_impl.speed.shape import PAGE_TOKENS, Shape, shape_for
 from hicache_impl.speed.stores import EXTRA_COPIES, StoreFor, opened
-from hicache_impl.storage import Storage, storage_key
+from hicache_impl.storage import Storage
 from hicache_impl.storage.memory import MemoryStorage
 
 POLL_S = 0.0005
@@ -75,9 +76,9 @@ class Fetch:
         self._stack.callback(torch.set_num_threads, self._threads_before)
         self._pages = self.shape.contents()
         self._keys = self.shape.keys()
-        self._names = [storage_key(page_hash, 0, 1) for page_hash in self.shape.hashes()]
         self._cache = self._open_cache()
         self._stack.callback(self._close_cache)
+        self._names = page_keys(self._cache.config, 0, self.shape.hashes())
         for name in stores:
             self._open(name)
 

@@ -36,15 +36,15 @@ SLOTS = 4
 SLOT_BYTES = 32 << 20
 PAGES_MAX = 256
 _MESSAGE_BYTES_MAX = 1 << 18
-_HELPERS = Path(__file__).parent / "helper"
+_PROGRAMS = Path(__file__).parent / "programs"
 _UNREACHABLE = "unreachable"
-# What `helper/serve.py` says of a read that may still write to its place.
+# What `programs/serve.py` says of a read that may still write to its place.
 MAY_BE_ALIVE = -2
 READY, UNUSABLE = "ready", "unusable"
 
 
 class ApartStore(PageStore):
-    """A store whose medium is used by `backend`, a program of `helper/`, with `options`.
+    """A store whose medium is used by `backend`, a program of `programs/`, with `options`.
 
     `answer_s`: how long a call may take. A page may have up to `SLOT_BYTES`, less a header; a larger one is refused.
     Stats, besides: `unreachable`, pages that were asked for or given in vain; `errors`, calls that raised there;
@@ -57,7 +57,7 @@ class ApartStore(PageStore):
         super().__init__(checksums, _UNREACHABLE, "errors", "restarts")
         self._answer_s = answer_s
         self._memory = _Memory()
-        self._job = {"backend": str(_HELPERS / backend), "options": options, "path": sys.path}
+        self._job = {"backend": str(_PROGRAMS / backend), "options": options, "path": sys.path}
         self._lock = threading.Lock()
         self._is_closed = False
         self._patience = Patience(PAUSE_S, PAUSE_S_MAX)
@@ -272,7 +272,7 @@ class _Helper:
             "channels": [channel.fileno() for _, channel in channels],
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-P", str(_HELPERS / "serve.py"), json.dumps(whole)],
+            [sys.executable, "-P", str(_PROGRAMS / "serve.py"), json.dumps(whole)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -10,14 +10,15 @@ _ALPHABET = b"0123456789abcdef_"
 _KEY = re.compile(rf"[0-9a-f_]{{{KEY_LENGTH_MIN},{KEY_LENGTH_MAX}}}")
 
 
-def storage_key(page_hash: bytes, rank: int, ranks: int) -> str:
-    """The page's name: its hash, and the rank geometry, because a page of 1 of 2 ranks is not a page of 1 of 4."""
-    return f"{page_hash.hex()}_{rank:x}_{ranks:x}"
+def storage_key(page_hash: bytes, shard: str) -> str:
+    """The page's name: its hash, and which part of it that is (see Layout.shard), because a page of 1 of 2 ranks is not
+    a page of 1 of 4."""
+    return f"{page_hash.hex()}_{shard}"
 
 
-def storage_keys(page_hashes: Sequence[bytes], rank: int, ranks: int) -> list[str]:
+def storage_keys(page_hashes: Sequence[bytes], shard: str) -> list[str]:
     """`storage_key` of each."""
-    ending = f"_{rank:x}_{ranks:x}"
+    ending = f"_{shard}"
     return [page_hash.hex() + ending for page_hash in page_hashes]
 
 
@@ -25,7 +26,7 @@ def page_namespace(*, model: str, layout: str = "", dtype: str = "", adapter: st
     """The namespace of a hash chain, and so of every page's name: whatever makes the same tokens other bytes.
 
     `layout` is how a page is laid out (page size, layers, parts), `salt` tells tenants apart. Each part is preceded by
-    its length, so that no two different lists of parts make the same namespace. The rank is told by `storage_key`.
+    its length, so that no two different lists of parts make the same namespace. Ranks are told apart by `storage_key`.
     """
     return "".join(f"{len(part)}:{part}" for part in (model, layout, dtype, adapter, salt))
 

@@ -17,6 +17,7 @@ import lmdb
 import numpy as np
 
 from hicache_impl.keys import PrefixKey, chain_hashes
+from hicache_impl.layout import Layout
 from hicache_impl.storage import Storage, open_storage, page_namespace, storage_key
 from hicache_impl.storage.checksum import HEADER_BYTES
 from hicache_impl.storage.file import FileStorage
@@ -32,7 +33,7 @@ OURS = "it is our own code in our own process: nothing of it comes from outside"
 def page_name(*, rank: int, ranks: int, **parts: str) -> str:
     """The name of the first page of a prompt, in the namespace of the parts (see `page_namespace`)."""
     key = PrefixKey.from_tokens([1, 2, 3, 4], 4, page_namespace(**parts))
-    return storage_key(chain_hashes(key)[0], rank, ranks)
+    return storage_key(chain_hashes(key)[0], Layout(tp=ranks).shard(rank))
 
 
 class _Place:

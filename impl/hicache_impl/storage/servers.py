@@ -145,7 +145,7 @@ class MooncakeServers:
         ]
         self.master = ServerProcess("mooncake-master", command, self._folder, lambda: _listens(self.port))
         ready = self._folder / "ready"
-        owner = Path(__file__).parent / "helper" / "mooncake_owner.py"
+        owner = Path(__file__).parent / "programs" / "mooncake_owner.py"
         command = [sys.executable, "-P", str(owner), f"{LOOPBACK}:{self.port}", str(segment_bytes), str(ready)]
         try:
             self.owner = ServerProcess("mooncake-owner", command, self._folder, ready.exists, ready)

@@ -52,6 +52,8 @@ class RadixTree:
         self._kept_pages = 0
         # Told of each value that comes (True) or goes: the node, its parent, "device" or "host".
         self.on_change: Callable[[Node, Node, str, bool], None] | None = None
+        # A component has slots beside the pages with these hashes on a tier from now on (True), or no longer (False).
+        self.on_slots: Callable[[str, str, tuple[bytes, ...], bool], None] | None = None
         self._root_hash = namespace_hash(namespace)
         self._next_id = 1
         self._clock = 0
@@ -250,6 +252,7 @@ class RadixTree:
             for position, slot in given.items()
         ]
         spare: dict[str, list[int]] = {}
+        came: dict[str, list[bytes]] = {}
         for name, position, part, start, slot in placed:
             here = part.slots.setdefault((name, tier), {})
             if position - start in here:
@@ -257,7 +260,10 @@ class RadixTree:
             else:
                 here[position - start] = slot
                 self.slots_resident[name, tier] += 1
+                came.setdefault(name, []).append(part.hashes[position - start])
             self._refresh(part)
+        for name, hashes in came.items():
+            self._tell_slots(name, tier, hashes, True)
         return spare
 
     def _place(self, path: list[Node], position: int, tier: str) -> tuple[Node, int]:
@@ -300,9 +306,14 @@ class RadixTree:
         return out
 
     def _drop_slots(self, node: Node, component: str, tier: str) -> list[int]:
-        dropped = list(node.slots.pop((component, tier), {}).values())
+        dropped = node.slots.pop((component, tier), {})
         self.slots_resident[component, tier] -= len(dropped)
-        return dropped
+        self._tell_slots(component, tier, [node.hashes[position] for position in dropped], False)
+        return list(dropped.values())
+
+    def _tell_slots(self, component: str, tier: str, hashes: Sequence[bytes], came: bool) -> None:
+        if self.on_slots is not None and hashes:
+            self.on_slots(component, tier, tuple(hashes), came)
 
     def hold_slots(self, node: Node) -> None:
         """Forbid dropping the slots that this node has on host. TreeError: it left the tree."""

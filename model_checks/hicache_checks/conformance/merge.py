@@ -2,7 +2,8 @@
 
 Within a rank the log's order is kept. Between ranks only collectives order anything: nobody leaves the n-th
 collective of a group before everybody has joined it. Any sequence that respects both is as good as another, because
-steps of different ranks between collectives do not see each other.
+steps of different ranks between collectives do not see each other. Where ranks are told, threads may overtake their
+scheduler (see `overtaking`).
 
 Nothing is kept of what all ranks have passed.
 """
@@ -13,7 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hicache_checks.conformance.observation import Event
+from hicache_checks.conformance.observation import Event, OpId
+from hicache_checks.conformance.overtaking import TELL, first_overtaking
 
 # The scheduler's events that are equal on all ranks but for this field.
 RANKS_OWN = {"stored": "failed", "marked": "counted"}
@@ -75,10 +77,15 @@ class Merger:
         self._joined: dict[tuple[str, int], set[int]] = {}
         self._left: dict[tuple[str, int], set[int]] = {}
         self._passed: dict[str, int] = {}
+        self._asked: list[OpId | None] = [None] * ranks
+        self._steps = [0] * ranks
+        self._is_told = False
 
     def push(self, rank: int, events: Iterable[Event]) -> None:
         """Add the next events of a rank."""
-        self._waiting[rank].extend(events)
+        for event in events:
+            self._waiting[rank].append(event)
+            self._is_told |= event.data.get("call") == TELL
 
     def backlog(self, rank: int) -> int:
         """How many events of a rank wait."""
@@ -86,20 +93,40 @@ class Merger:
 
     def ready(self) -> Iterator[Event]:
         """Every event whose place is settled, once. What waits for other ranks' events stays for the next call."""
-        moved = True
-        while moved:
-            moved = False
-            for waiting in self._waiting:
-                while waiting and self._may_go(waiting[0]):
-                    event = waiting.popleft()
-                    self._note(event)
-                    moved = True
-                    yield event
+        while (place := self._next_place()) is not None:
+            rank, index = place
+            while True:
+                event = self._waiting[rank][index]
+                del self._waiting[rank][index]
+                self._note(event)
+                yield event
+                if self._is_told or not self._waiting[rank] or not self._may_go(self._waiting[rank][0]):
+                    break
+
+    def _next_place(self) -> tuple[int, int] | None:
+        """The rank, and the place in what waits of it, of an event that may go now.
+
+        Where ranks are told, all else comes before the next step of a scheduler, which is that of the rank that is
+        furthest behind.
+        """
+        heads = [rank for rank, waiting in enumerate(self._waiting) if waiting and self._may_go(waiting[0])]
+        if self._is_told:
+            heads.sort(key=lambda rank: (is_of_scheduler(self._waiting[rank][0]), self._steps[rank]))
+            if heads and not is_of_scheduler(self._waiting[heads[0]][0]):
+                return heads[0], 0
+            for rank, waiting in enumerate(self._waiting):
+                index = first_overtaking(waiting, self._asked[rank], self._may_go)
+                if index is not None:
+                    return rank, index
+        return (heads[0], 0) if heads else None
 
     def _may_go(self, event: Event) -> bool:
         return event.kind != "left" or not self.missing(event)
 
     def _note(self, event: Event) -> None:
+        self._steps[event.rank] += is_of_scheduler(event)
+        if event.kind.startswith("query_"):
+            self._asked[event.rank] = event.op
         if event.kind not in ("joined", "left"):
             return
         place = (event.data["group"], event.data["number"])
@@ -115,7 +142,9 @@ class Merger:
         group, number = left.data["group"], left.data["number"]
         if number <= self._passed.get(group, -1):
             return []
-        return sorted(set(range(len(self._waiting))) - self._joined.get((group, number), set()))
+        # Who is told is not waited for; the first rank is of those who decide.
+        awaited = {0} if left.data["call"] == TELL else set(range(len(self._waiting)))
+        return sorted(awaited - self._joined.get((group, number), set()))
 
     def rest(self) -> list[Event]:
         """What still waits, rank by rank."""

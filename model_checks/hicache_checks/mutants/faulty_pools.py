@@ -117,7 +117,7 @@ def evict_any_state(s: State, pool: int) -> None:
     found = False
     for chain in CHAINS:
         for depth in DEPTHS:
-            if not found and s.kept[pool][chain][depth]:
+            if not found and s.states[pool][chain][depth]:
                 found = True
                 drop_state(s, pool, chain, depth)
 

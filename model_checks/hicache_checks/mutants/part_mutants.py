@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hicache_checks.mutants.carrying_mutants import CARRYING_MUTANTS
 from hicache_checks.mutants.control_mutants import CONTROL_MUTANTS, STARVING_CONTROL
 from hicache_checks.mutants.copying_mutants import COPYING_MUTANTS, STARVING_COPYING
+from hicache_checks.mutants.depositing_mutants import DEPOSITING_MUTANTS
+from hicache_checks.mutants.detaching_mutants import DETACHING_MUTANTS
 from hicache_checks.mutants.faulty_liveness import LivenessMutant
 from hicache_checks.mutants.group_mutants import GROUP_MUTANTS, STARVING_GROUPS
 from hicache_checks.mutants.pool_mutants import POOL_MUTANTS, STARVING_POOLS, TURNOVER_MUTANTS
@@ -19,8 +22,11 @@ PART_MUTANTS: Mapping[str, tuple[SpecMutant, ...]] = {
     "decide_at_drain+copying+storing": STORING_MUTANTS,
     "decide_at_drain+control": CONTROL_MUTANTS,
     "decide_at_drain+copying+control+resetting": RESETTING_MUTANTS,
+    "decide_at_drain+copying+storing+control+resetting+detaching": DETACHING_MUTANTS,
     "decide_at_drain+pools": POOL_MUTANTS,
     "decide_at_drain+control+pools+turnover": TURNOVER_MUTANTS,
+    "decide_at_drain+copying+pools+carrying": CARRYING_MUTANTS,
+    "decide_at_drain+copying+storing+pools+carrying+depositing": DEPOSITING_MUTANTS,
     "groups": GROUP_MUTANTS,
 }
 

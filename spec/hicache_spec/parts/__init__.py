@@ -10,7 +10,10 @@ from ..bounds import BOUNDS
 from ..designs import DECIDE_AT_DRAIN, DESIGNS
 from ..language import Design, Part, Rule, SpecError
 from . import control, pool_bounds, pools, turnover
+from .carrying import CARRYING, CARRYING_BOUNDS
 from .copying import COPYING, COPYING_BOUNDS
+from .depositing import DEPOSITING, DEPOSITING_BOUNDS
+from .detaching import DETACHING, DETACHING_BOUNDS
 from .groups_design import GROUPS, GROUPS_BOUNDS
 from .resetting import RESETTING, RESETTING_BOUNDS
 from .storing import STORING, STORING_BOUNDS
@@ -22,8 +25,11 @@ PARTS: dict[str, Part] = {
         STORING,
         control.CONTROL,
         RESETTING,
+        DETACHING,
         pools.POOLS,
         turnover.TURNOVER,
+        CARRYING,
+        DEPOSITING,
     ]
 }
 
@@ -35,8 +41,11 @@ PART_BOUNDS: dict[str, tuple[Any, ...]] = {
     f"{COPYING.name}+{STORING.name}": STORING_BOUNDS,
     control.CONTROL.name: control.BOUNDS,
     f"{COPYING.name}+{control.CONTROL.name}+{RESETTING.name}": RESETTING_BOUNDS,
+    f"{COPYING.name}+{STORING.name}+{control.CONTROL.name}+{RESETTING.name}+{DETACHING.name}": DETACHING_BOUNDS,
     pools.POOLS.name: pool_bounds.BOUNDS,
     f"{control.CONTROL.name}+{pools.POOLS.name}+{turnover.TURNOVER.name}": turnover.BOUNDS,
+    f"{COPYING.name}+{pools.POOLS.name}+{CARRYING.name}": CARRYING_BOUNDS,
+    f"{COPYING.name}+{STORING.name}+{pools.POOLS.name}+{CARRYING.name}+{DEPOSITING.name}": DEPOSITING_BOUNDS,
     GROUPS.name: GROUPS_BOUNDS,
 }
 """The named bounds of each part."""

@@ -248,15 +248,17 @@ def step_copied_for_cause(s: State, t: State) -> bool:
 @step_property
 def step_copy_is_refused_for_want_of_room(s: State, t: State) -> bool:
     """§10.7 P9, P25. What a run leaves unwritten though the policy asks for it would not have fitted."""
-    return WRITE_POLICY_NOW == WRITE_BACK or all(
-        all(
-            not has_run(s, t, c)
-            or not is_due(t, c, p)
-            or p >= t.on_device[c]
-            or node_end(t, c, p) - p > room_on_host(t)
-            for p in POSITIONS
-        )
-        for c in CHAINS
+    return all(all(not is_left_unwritten(s, t, c, p, room_on_host(t)) for p in POSITIONS) for c in CHAINS)
+
+
+def is_left_unwritten(s: State, t: State, chain: int, p: int, room: int) -> bool:
+    """The step is a run that leaves the node of this page unwritten, though the policy asks for it and it would fit."""
+    return (
+        WRITE_POLICY_NOW != WRITE_BACK
+        and has_run(s, t, chain)
+        and is_due(t, chain, p)
+        and p < t.on_device[chain]
+        and node_end(t, chain, p) - p <= room
     )
 
 
@@ -269,17 +271,21 @@ def has_run(s: State, t: State, chain: int) -> bool:
 def step_dropped_for_want_of_room(s: State, t: State) -> bool:
     """§10.7 P9. Under write_back a page leaves the device without a copy only if no copy of its node would have
     fitted; it is never let go of while something hangs under it."""
-    return all(
-        t.on_device[c] >= s.on_device[c]
-        or is_readable(s, c, s.on_device[c])
-        or (
-            s.resident[c] == s.on_device[c]
-            and (
-                WRITE_POLICY_NOW != WRITE_BACK
-                or s.on_device[c] - node_start(s, c, s.on_device[c] - 1) > room_on_host(s)
+    return all(not is_dropped_early(s, t, c, room_on_host(s)) for c in CHAINS)
+
+
+def is_dropped_early(s: State, t: State, chain: int, room: int) -> bool:
+    """The step drops a device page that has no copy, though something hangs under it or its node would fit."""
+    return (
+        t.on_device[chain] < s.on_device[chain]
+        and not is_readable(s, chain, s.on_device[chain])
+        and (
+            s.resident[chain] != s.on_device[chain]
+            or (
+                WRITE_POLICY_NOW == WRITE_BACK
+                and s.on_device[chain] - node_start(s, chain, s.on_device[chain] - 1) <= room
             )
         )
-        for c in CHAINS
     )
 
 

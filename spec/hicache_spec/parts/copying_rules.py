@@ -66,8 +66,13 @@ def run(s: State, chain: int, depth: int) -> None:
             s.runs[chain][p] = min(RUNS_BEFORE_WRITE, s.runs[chain][p] + 1)
     if WRITE_POLICY_NOW != WRITE_BACK:
         for p in POSITIONS:
-            if p < depth and is_due(s, chain, p) and node_end(s, chain, p) - p <= room(s):
+            if p < depth and is_due(s, chain, p) and fits_on_host(s, node_end(s, chain, p) - p):
                 begin_copy(s, chain, p, node_end(s, chain, p) - p)
+
+
+def fits_on_host(s: State, pages: int) -> bool:
+    """Can the host memory be had that so many pages take, with eviction?"""
+    return pages <= room(s)
 
 
 def take_device_pages(s: State, chain: int, depth: int) -> None:
@@ -121,11 +126,21 @@ def copy_land_on_host(s: State, rank: int) -> None:
 @action(fairness="weak")
 def sched_take_copy(s: State) -> None:
     """§10.2 The oldest copy has landed on every rank (MIN): its host pages are readable, its device pages unlocked."""
-    require(all(s.copied[r] > 0 for r in RANKS), "a copy has landed on every rank")
+    require(has_landed_on_host(s), "a copy has landed on every rank")
     x = s.copies.pop(0)
     for r in RANKS:
-        s.copied[r] -= 1
+        take_landed(s, r)
     finish_copy(s, x)
+
+
+def has_landed_on_host(s: State) -> bool:
+    """The oldest copy is in place on every rank."""
+    return all(s.copied[r] > 0 for r in RANKS)
+
+
+def take_landed(s: State, rank: int) -> None:
+    """A rank counts one landed copy less."""
+    s.copied[rank] -= 1
 
 
 def finish_copy(s: State, x: int) -> None:
@@ -160,6 +175,11 @@ def sched_evict_device(s: State, chain: int) -> None:
     require(
         is_readable(s, chain, s.on_device[chain]) or is_given_up(s, chain), "it is on the host, or it cannot be written"
     )
+    evict_device(s, chain)
+
+
+def evict_device(s: State, chain: int) -> None:
+    """The page leaves the device, and the tree if it is not on the host."""
     s.on_device[chain] -= 1
     s.device_free += 1
     if not is_readable(s, chain, s.on_device[chain] + 1):
@@ -178,7 +198,7 @@ def sched_write_back(s: State, chain: int) -> None:
     require(s.on_device[chain] > 0, "the chain has a device page")
     require(not is_last_locked(s, chain), "nobody copies it")
     require(not is_readable(s, chain, s.on_device[chain]), "it is not on the host")
-    require(last_node_pages(s, chain) <= room(s), "host pages for it can be had")
+    require(fits_on_host(s, last_node_pages(s, chain)), "host pages for it can be had")
     begin_copy(s, chain, s.on_device[chain] - last_node_pages(s, chain), last_node_pages(s, chain))
 
 
@@ -195,7 +215,7 @@ def last_node_pages(s: State, chain: int) -> int:
 def is_given_up(s: State, chain: int) -> bool:
     """A page that is not on the host may leave the tree: nothing follows it, and the policy does not write it now."""
     return s.resident[chain] == s.on_device[chain] and (
-        WRITE_POLICY_NOW != WRITE_BACK or last_node_pages(s, chain) > room(s)
+        WRITE_POLICY_NOW != WRITE_BACK or not fits_on_host(s, last_node_pages(s, chain))
     )
 
 
@@ -208,6 +228,7 @@ def sched_load_back(s: State, chain: int, depth: int) -> None:
     require(is_serving(s), "requests run")
     require(s.on_device[chain] < depth <= s.resident[chain], "the host alone has some of these pages")
     require(is_within_quota(s, depth - s.on_device[chain]), "the quota of the request covers them")
+    require(is_usable(s, chain, depth), "a request can run on them")
     require(depth - s.on_device[chain] <= s.device_free, "the device has a page for each of them")
     begin_load(s, chain, depth)
 
@@ -215,6 +236,11 @@ def sched_load_back(s: State, chain: int, depth: int) -> None:
 def is_within_quota(s: State, pages: int) -> bool:
     """May a request have so many pages loaded back?"""
     return pages <= LOAD_QUOTA
+
+
+def is_usable(s: State, chain: int, depth: int) -> bool:
+    """Can a request go on from the end of this prefix? Always, unless something else says when not."""
+    return True
 
 
 def begin_load(s: State, chain: int, depth: int) -> None:

@@ -20,7 +20,7 @@ def query_ask_storage_and_pools(s: State, rank: int, hit: int, offer: int) -> No
     """
     require(s.stage[rank] in (SKIPPING, LOOKING), "an operation is taken and not yet looked up")
     require(may_answer(s, rank, s.query_queue[rank][0], hit), "storage can give this answer")
-    require(may_offer(s, s.query_queue[rank][0], hit, offer), "storage can have this of the pools")
+    require(may_offer(s, rank, hit, offer), "storage can have this of the pools")
     for pool in POOLS:
         for length in DEPTHS:
             s.offers[rank][pool][length] = has_in_offer(offer, pool, length)

@@ -90,7 +90,7 @@ def inv_tree_pages_have_their_sidecars(s: State) -> bool:
 def inv_states_end_a_resident_prefix(s: State) -> bool:
     """§12.3 P20. A state in the tree is for the end of a prefix that is resident."""
     return all(
-        all(all(not s.kept[pool][c][d] or 0 < d <= s.resident[c] for d in DEPTHS) for c in CHAINS) for pool in POOLS
+        all(all(not s.states[pool][c][d] or 0 < d <= s.resident[c] for d in DEPTHS) for c in CHAINS) for pool in POOLS
     )
 
 
@@ -99,7 +99,7 @@ def inv_anchors_have_their_states(s: State) -> bool:
     """§12.3 P14. At the anchor of a pending operation, the tree keeps the states that are required."""
     return all(
         KIND[pool] != STATE
-        or all(not is_pending(s, op) or s.base[op] == 0 or s.kept[pool][s.chain[op]][s.base[op]] for op in OPS)
+        or all(not is_pending(s, op) or s.base[op] == 0 or s.states[pool][s.chain[op]][s.base[op]] for op in OPS)
         for pool in POOLS
     )
 
@@ -227,13 +227,13 @@ def step_state_is_published_with_its_prefix(s: State, t: State) -> bool:
         KIND[pool] == SIDECAR
         or (
             all(
-                all(s.kept[pool][c][d] or not t.kept[pool][c][d] or belongs(s, t, pool, c, d) for d in DEPTHS)
+                all(s.states[pool][c][d] or not t.states[pool][c][d] or belongs(s, t, pool, c, d) for d in DEPTHS)
                 for c in CHAINS
             )
             and all(
                 not newly(s, t, op, FETCHED)
                 or not is_publishable(s, pool, op)
-                or t.kept[pool][s.chain[op]][s.base[op] + s.granted[op]]
+                or t.states[pool][s.chain[op]][s.base[op] + s.granted[op]]
                 for op in OPS
             )
         )
@@ -291,8 +291,8 @@ def step_state_eviction_is_needed(s: State, t: State) -> bool:
     return all(
         all(
             all(
-                not s.kept[pool][c][d]
-                or t.kept[pool][c][d]
+                not s.states[pool][c][d]
+                or t.states[pool][c][d]
                 or (takes_answers(s, t) and (d > t.resident[c] or t.pool_free[0][pool] == 0 or not takes_one(s, t)))
                 for d in DEPTHS
             )
@@ -309,18 +309,21 @@ def step_refusal_is_needed_in_some_pool(s: State, t: State) -> bool:
     Judged where one answer is taken: a drain of several is such drains one after another.
     """
     return not takes_one(s, t) or all(
-        (not emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY) or longest_grant(s, op) < THRESHOLD)
+        not is_served_short(s, t, op, longest_grant(s, op))
         and (
             not newly(s, t, op, ALLOCATED)
-            or (
-                t.granted[op] >= longest_grant(s, op)
-                and all(
-                    KIND[pool] == SIDECAR or t.slots[pool][op] >= wanted_slots(s, op, pool, t.granted[op])
-                    for pool in POOLS
-                )
+            or all(
+                KIND[pool] == SIDECAR or t.slots[pool][op] >= wanted_slots(s, op, pool, t.granted[op]) for pool in POOLS
             )
         )
         for op in OPS
+    )
+
+
+def is_served_short(s: State, t: State, op: int, longest: int) -> bool:
+    """The step refuses memory, or grants less, though this is the longest prefix that can be served."""
+    return (emitted(t, ON_REVOKED, op=op, reason=NO_MEMORY) and longest >= THRESHOLD) or (
+        newly(s, t, op, ALLOCATED) and t.granted[op] < longest
     )
 
 

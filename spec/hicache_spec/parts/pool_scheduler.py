@@ -26,6 +26,7 @@ from .pool_state import (
     fits,
     give_slot,
     has_landed_everywhere,
+    is_spare,
     missing_slots,
     wanted_slots,
 )
@@ -37,7 +38,7 @@ def anchor_with_its_states(s: State, chain: int) -> int:
     """The deepest resident prefix that has all its states: what lies behind it cannot be used."""
     found = 0
     for depth in DEPTHS:
-        if depth <= s.resident[chain] and all(KIND[pool] != STATE or s.kept[pool][chain][depth] for pool in POOLS):
+        if depth <= s.resident[chain] and all(KIND[pool] != STATE or s.states[pool][chain][depth] for pool in POOLS):
             found = depth
     return found
 
@@ -76,14 +77,14 @@ def evict_state(s: State, pool: int) -> None:
     found = False
     for chain in CHAINS:
         for depth in DEPTHS:
-            if not found and s.kept[pool][chain][depth] and s.protected[chain][depth] == 0:
+            if not found and is_spare(s, pool, chain, depth):
                 found = True
                 drop_state(s, pool, chain, depth)
 
 
 def drop_state(s: State, pool: int, chain: int, depth: int) -> None:
     """A state leaves the tree, on every rank."""
-    s.kept[pool][chain][depth] = False
+    s.states[pool][chain][depth] = False
     for r in RANKS:
         s.pool_free[r][pool] += 1
     emit(s, ON_STATE_EVICTED, pool, chain, depth)
@@ -110,7 +111,7 @@ def cut_sidecars(s: State, pool: int, chain: int) -> None:
 def cut_states(s: State, pool: int, chain: int) -> None:
     """States of prefixes that are no longer resident are free."""
     for depth in DEPTHS:
-        if s.kept[pool][chain][depth] and depth > s.resident[chain]:
+        if s.states[pool][chain][depth] and depth > s.resident[chain]:
             drop_state(s, pool, chain, depth)
 
 
@@ -182,8 +183,8 @@ def hand_over_state(s: State, op: int, pool: int, pages: int) -> None:
 
 def keep_state(s: State, op: int, pool: int, depth: int) -> None:
     """The tree takes the state over; if it has it already, the slot is free at once."""
-    known = s.kept[pool][s.chain[op]][depth]
-    s.kept[pool][s.chain[op]][depth] = True
+    known = s.states[pool][s.chain[op]][depth]
+    s.states[pool][s.chain[op]][depth] = True
     for r in RANKS:
         s.slots_given[r][pool][op] += 1
         if known:

@@ -54,7 +54,7 @@ class WithPools(Pipeline):
     # the schedulers, in lockstep: once
     slots = field(upto(LENGTH), POOLS, OPS)  # slots of the pool given to the operation, on every rank
     covered = field(upto(LENGTH), POOLS, CHAINS)  # of a sidecar: pages of the chain in the tree that have theirs
-    kept = field(flag(), POOLS, CHAINS, DEPTHS)  # of a state: the tree has the one for the end of this prefix
+    states = field(flag(), POOLS, CHAINS, DEPTHS)  # of a state: the tree has the one for the end of this prefix
     # each rank's scheduler
     pool_free = field(upto(SLOTS_MAX), RANKS, POOLS)
     # each rank's query thread
@@ -76,7 +76,7 @@ def start_pools(s: State) -> None:
             if KIND[pool] == SIDECAR:
                 s.covered[pool][chain] = s.resident[chain]
             elif s.resident[chain] > 0:
-                s.kept[pool][chain][s.resident[chain]] = True
+                s.states[pool][chain][s.resident[chain]] = True
         for r in RANKS:
             s.pool_free[r][pool] = SLOTS[pool] - tree_slots(s, pool)
 
@@ -91,7 +91,7 @@ def tree_slots(s: State, pool: int) -> int:
 
 def kept_states(s: State, pool: int, chain: int) -> int:
     """States of the pool in the tree, along a chain."""
-    return sum(s.kept[pool][chain][d] for d in DEPTHS)
+    return sum(s.states[pool][chain][d] for d in DEPTHS)
 
 
 def has_in_offer(offer: int, pool: int, length: int) -> bool:
@@ -111,7 +111,12 @@ def state_room(s: State, pool: int) -> int:
 
 def spare_states(s: State, pool: int, chain: int) -> int:
     """States along a chain at which no operation is anchored."""
-    return sum(s.kept[pool][chain][d] and s.protected[chain][d] == 0 for d in DEPTHS)
+    return sum(is_spare(s, pool, chain, d) for d in DEPTHS)
+
+
+def is_spare(s: State, pool: int, chain: int, depth: int) -> bool:
+    """The tree has a state for the end of this prefix, and no operation is anchored there."""
+    return s.states[pool][chain][depth] and s.protected[chain][depth] == 0
 
 
 def missing_slots(s: State, pool: int, wanted: int) -> int:

@@ -35,34 +35,44 @@ from .pool_state import (
 # ---- the query thread
 
 
-def may_offer(s: State, op: int, hit: int, offer: int) -> bool:
+def may_offer(s: State, rank: int, hit: int, offer: int) -> bool:
     """Storage can have exactly this of every pool, beside a hit of so many pages."""
     return all(
         all(
-            may_have(s, op, hit, offer, pool, length)
+            may_have(s, rank, hit, offer, pool, length)
             if has_in_offer(offer, pool, length)
-            else may_lack(s, op, hit, pool, length)
+            else may_lack(s, rank, hit, pool, length)
             for length in DEPTHS
         )
         for pool in POOLS
     )
 
 
-def may_have(s: State, op: int, hit: int, offer: int, pool: int, length: int) -> bool:
+def may_have(s: State, rank: int, hit: int, offer: int, pool: int, length: int) -> bool:
     """Nothing is offered beyond the hit, and no sidecar for a page whose predecessor has none."""
     return (
         length <= hit
-        and (CHURN or is_stored(s, op, pool, length))
+        and can_have(s, rank, pool, length)
         and (KIND[pool] != SIDECAR or length == 1 or has_in_offer(offer, pool, length - 1))
     )
 
 
-def may_lack(s: State, op: int, hit: int, pool: int, length: int) -> bool:
+def may_lack(s: State, rank: int, hit: int, pool: int, length: int) -> bool:
+    """Nothing that storage has is kept back, up to the hit."""
+    return length == 0 or length > hit or can_lack(s, rank, pool, length)
+
+
+def can_have(s: State, rank: int, pool: int, length: int) -> bool:
+    """Churning storage may have anything; steady storage has what it holds."""
+    return CHURN or is_in_store(s, s.query_queue[rank][0], pool, length)
+
+
+def can_lack(s: State, rank: int, pool: int, length: int) -> bool:
     """Churning storage may lack anything; steady storage lacks what it does not hold."""
-    return CHURN or length == 0 or length > hit or not is_stored(s, op, pool, length)
+    return CHURN or not is_in_store(s, s.query_queue[rank][0], pool, length)
 
 
-def is_stored(s: State, op: int, pool: int, length: int) -> bool:
+def is_in_store(s: State, op: int, pool: int, length: int) -> bool:
     """Steady storage has what the pool needs for a prefix that ends so far below the anchor."""
     return IN_STORE[pool][s.chain[op] * (2 * LENGTH + 1) + s.base[op] + length] == 1
 

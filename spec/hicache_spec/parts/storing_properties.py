@@ -57,9 +57,12 @@ def inv_stored_pages_stay_on_the_host(s: State) -> bool:
 @invariant
 def inv_jobs_are_everywhere(s: State) -> bool:
     """§11.6 P2, P7. A job under way is on every rank exactly once: in the queue of the thread, or among its acks."""
-    return all(
-        all((x in s.backup_queue[r]) + (x in s.backup_acks[r]) == (s.job_pages[x] > 0) for x in RANGES) for r in RANKS
-    )
+    return all(has_every_job(s, r) for r in RANKS)
+
+
+def has_every_job(s: State, rank: int) -> bool:
+    """The jobs that the rank stores, or has acknowledged, are those under way, each of them once."""
+    return all((x in s.backup_queue[rank]) + (x in s.backup_acks[rank]) == (s.job_pages[x] > 0) for x in RANGES)
 
 
 @invariant

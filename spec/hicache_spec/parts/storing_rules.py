@@ -140,17 +140,42 @@ def queue_job(s: State, chain: int, first: int, pages: int) -> None:
 @action(fairness="weak", rank=RANKS)
 def backup_put_page(s: State, rank: int) -> None:
     """§11.3 The backup thread puts the next page of the job under its rank's key, after the page that it follows."""
-    require(len(s.backup_queue[rank]) > 0, "a job waits")
-    require(OWNER[rank] == rank, "the pages are stored by this rank")
+    require(has_job(s, rank), "a job waits")
+    require(is_page_next(s, rank), "the pages are stored by this rank")
     require(may_put(s, rank, s.backup_queue[rank][0]), "the page before is stored")
     x = s.backup_queue[rank][0]
     for p in POSITIONS:
         if p == FIRST_OF[x] + s.put[rank]:
             s.stored[rank][CHAIN_OF[x]][p] = True
+    has_put_page(s, rank)
+
+
+def has_put_page(s: State, rank: int) -> None:
+    """Storage has taken the next page of the job."""
+    count_put(s, rank)
+
+
+def count_put(s: State, rank: int) -> None:
+    """A page more of the job is stored, and with the last one the job is done."""
     s.put[rank] += 1
     emit(s, ON_BACKUP_PUT, rank)
-    if s.put[rank] == s.job_pages[x]:
+    if s.put[rank] == s.job_pages[s.backup_queue[rank][0]]:
         end_job(s, rank, s.put[rank])
+
+
+def has_job(s: State, rank: int) -> bool:
+    """A job stands in the queue of the backup thread."""
+    return len(s.backup_queue[rank]) > 0
+
+
+def is_page_next(s: State, rank: int) -> bool:
+    """The next thing to be put is a page: always, where this rank puts pages."""
+    return OWNER[rank] == rank
+
+
+def has_nothing_to_put(s: State, rank: int) -> bool:
+    """All that the rank has is put by another one."""
+    return OWNER[rank] != rank
 
 
 def may_put(s: State, rank: int, x: int) -> bool:
@@ -164,8 +189,8 @@ def backup_stop_job(s: State, rank: int) -> None:
 
     Why not put all the same: nobody could find it.
     """
-    require(len(s.backup_queue[rank]) > 0, "a job waits")
-    require(OWNER[rank] == rank, "the pages are stored by this rank")
+    require(has_job(s, rank), "a job waits")
+    require(is_page_next(s, rank), "the pages are stored by this rank")
     require(not may_put(s, rank, s.backup_queue[rank][0]), "the page before is not stored")
     end_job(s, rank, s.put[rank])
 
@@ -174,16 +199,16 @@ def backup_stop_job(s: State, rank: int) -> None:
 def backup_fail_page(s: State, rank: int) -> None:
     """§11.3 Storage refuses a page, or raises: the rest of the job is not put, and the job is acknowledged as it is."""
     require(PUT_FAILS, "storage may refuse")
-    require(len(s.backup_queue[rank]) > 0, "a job waits")
-    require(OWNER[rank] == rank, "the pages are stored by this rank")
+    require(has_job(s, rank), "a job waits")
+    require(is_page_next(s, rank), "the pages are stored by this rank")
     end_job(s, rank, s.put[rank])
 
 
 @action(fairness="weak", rank=RANKS)
 def backup_pass_job(s: State, rank: int) -> None:
     """§11.3 All ranks have the same pages, and another rank puts them: the job is acknowledged, so that all agree."""
-    require(len(s.backup_queue[rank]) > 0, "a job waits")
-    require(OWNER[rank] != rank, "another rank stores the pages")
+    require(has_job(s, rank), "a job waits")
+    require(has_nothing_to_put(s, rank), "another rank stores the pages")
     end_job(s, rank, s.job_pages[s.backup_queue[rank][0]])
 
 
@@ -201,7 +226,7 @@ def end_job(s: State, rank: int, pages: int) -> None:
 @action(fairness="weak")
 def sched_take_backup_ack(s: State) -> None:
     """§11.4 The oldest job is acknowledged on every rank: its pages are let go, and what all ranks stored is known."""
-    require(all(len(s.backup_acks[r]) > 0 for r in RANKS), "a job is acknowledged on every rank")
+    require(is_acknowledged_everywhere(s), "a job is acknowledged on every rank")
     x = s.backup_acks[0][0]
     pages = agreed_stored(s, x)
     whole = pages == s.job_pages[x]
@@ -211,6 +236,11 @@ def sched_take_backup_ack(s: State) -> None:
     finish_job(s, x, pages)
     if whole:
         queue_due(s, CHAIN_OF[x])
+
+
+def is_acknowledged_everywhere(s: State) -> bool:
+    """An ack waits on every rank: MIN of the lengths of their queues."""
+    return all(len(s.backup_acks[r]) > 0 for r in RANKS)
 
 
 def agreed_stored(s: State, x: int) -> int:

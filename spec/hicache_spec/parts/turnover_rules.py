@@ -80,7 +80,7 @@ def empty_pool(s: State, pool: int) -> None:
     for chain in CHAINS:
         s.covered[pool][chain] = 0
         for depth in DEPTHS:
-            s.kept[pool][chain][depth] = False
+            s.states[pool][chain][depth] = False
 
 
 # ---- what must hold
@@ -213,6 +213,6 @@ def sometimes_a_reset_empties_a_pool(s: State, t: State) -> bool:
     return forgets(s, t) and all(
         any(s.covered[pool][c] > 0 for c in CHAINS)
         if KIND[pool] == SIDECAR
-        else any(any(s.kept[pool][c][d] for d in DEPTHS) for c in CHAINS)
+        else any(any(s.states[pool][c][d] for d in DEPTHS) for c in CHAINS)
         for pool in POOLS
     )
