@@ -187,7 +187,7 @@ def test_a_rank_that_dies_is_named_with_its_last_words(tmp_path: Path) -> None:
     ("options", "says"),
     [
         ({"trace": "nowhere.jsonl"}, "nowhere.jsonl: no such file"),
-        ({"storage": "tape"}, "storage must be 'memory' or 'file:DIRECTORY', not 'tape'"),
+        ({"storage": "tape"}, "storage must be 'memory', 'file:DIRECTORY'"),
         ({"fault": "flood"}, "the faults are delete, corrupt, raise, not 'flood'"),
         ({"fault": "corrupt"}, "it needs the storage file:DIR"),
         ({"policy": "never"}, "policy must be one of"),

@@ -431,9 +431,9 @@ class HiCache(Drain, Tiers):
         """What can be seen from outside (see audit.observe)."""
         return audit.observe(self)
 
-    def audit(self) -> list[str]:
+    def audit(self, contents: audit.Contents | None = None) -> list[str]:
         """What is wrong, at quiescence; one line each, empty when all is well (see audit.audit)."""
-        return audit.audit(self)
+        return audit.audit(self, contents)
 
     def close(self, timeout_s: float = 10) -> None:
         """End the threads and give back every page that no tree node holds. A second call does nothing.

@@ -366,10 +366,10 @@ class Controller:
 
     def _read_pages(self, op: Operation, pages: range) -> Filled:
         """Fill the pool pages, and what is beside them, from the store."""
-        host_pages = [op.host_pages[page] for page in pages]
+        host_pages = op.host_pages[pages.start : pages.stop]
         self.host.allocator.begin_write(*host_pages)
         try:
-            filled = self._get(self._keys([op.hashes[page] for page in pages]), self.host.views(host_pages))
+            filled = self._get(self._keys(op.hashes[pages.start : pages.stop]), self.host.views(host_pages))
         finally:
             # Here and not later, so that a page freed under this thread can be told from one freed after it.
             self.runtime.gate("io.copied", self.rank, op.id)
@@ -455,7 +455,7 @@ class Controller:
         """Put the pages, if that is this rank's matter; returns how many the store did not take."""
         if not self.config.stores_pages(self.rank):
             return 0
-        return self._put(self._keys(job.hashes), [self.host.view(page) for page in job.host_pages]).count(False)
+        return self._put(self._keys(job.hashes), self.host.views(job.host_pages)).count(False)
 
     def _store_slots(self, job: BackupJob) -> Mapping[str, int]:
         """Put what is beside the pages, as far as it is this rank's matter; returns, by pool, how many the store did

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from transitions import Machine, MachineError
 
 from hicache_impl import events
-from hicache_impl.events import Log, OpId
+from hicache_impl.events import Log, NullLog, OpId
 from hicache_impl.keys import PrefixKey
 
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ class Operation:
         self.terminated = False
         self.stop_asked = False
         self._log = log
+        # Two events a page cost as much as all else that is done for a page but its copy.
+        self._tells_pages = not isinstance(log, NullLog)
 
     def __repr__(self) -> str:
         return f"Operation({self.rid!r}, attempt {self.attempt}, {self.state})"
@@ -210,10 +212,11 @@ class Operation:
             if self.terminated:
                 self._emit(events.IO_UNCOUNTED, page=pages[0])
                 return False
-            for page in pages:
-                if page != pages[0]:
-                    self._emit(events.IO_STARTED, page=page)
-                self._emit(events.IO_LANDED, page=page)
+            if self._tells_pages:
+                for page in pages:
+                    if page != pages[0]:
+                        self._emit(events.IO_STARTED, page=page)
+                    self._emit(events.IO_LANDED, page=page)
             self.counted_pages += len(pages)
             return True
 

@@ -16,11 +16,13 @@ from hicache_impl.process_world import checked_options
 from hicache_impl.rank_processes import RankDied, RankProcesses
 from hicache_impl.rank_results import Result, add_up, by_replica, disagreements
 from hicache_impl.soak_rank import SoakOptions
+from hicache_impl.soak_servers import SERVED, servers_of
 
 RESIDENT_GROWTH_MAX = 0.05
 # With fewer samples in each of the two windows, memory is not judged.
 SAMPLES_MIN = 4
 LAST_SHARE = 0.2
+STORES = ("lmdb", "file", "memory", *SERVED)
 LOCKSTEP = ("rounds", "lives", "happened")
 
 
@@ -28,13 +30,20 @@ def run(options: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str
     """Soak for `seconds` and report. `options`: the fields of SoakOptions; `folder` is one that exists and is empty.
 
     `progress` gets a line after each round. In the report, `violations` has a line for everything that went wrong, a
-    hang and a rank that died among them; `resident` says how much memory each rank had after the warm-up and at the
-    end, in bytes; `memory_judged` is False where there was too little time to compare the two. What is the same on
-    every rank of a replica is reported once, and added up over replicas.
+    hang and a rank that died among them; `servers` says what befell those of the store; `resident` says how much memory
+    each rank had after the warm-up and at the end, in bytes; `memory_judged` is False where there was too little time
+    to compare the two. What is the same on every rank of a replica is reported once, and added up over replicas.
 
     Raises ValueError, with one line, for options that cannot be used.
     """
     checked = _checked(options)
+    with servers_of(checked.store, checked.seed) as (server, befell):
+        report = _run(msgspec.structs.replace(checked, server=server), progress)
+    report["servers"] = dict(befell)
+    return report
+
+
+def _run(checked: SoakOptions, progress: Callable[[str], None]) -> dict[str, Any]:
     silence_s = checked.silent_s
     processes = RankProcesses("hicache_impl.soak_rank", checked.folder, checked.layout.world, progress, silence_s)
     try:
@@ -88,8 +97,8 @@ def _checked(options: Mapping[str, Any]) -> SoakOptions:
     checked = checked_options(SoakOptions, options)
     if not checked.seconds > 0:
         raise ValueError(f"a soak takes more than 0 s, not {checked.seconds}")
-    if checked.store not in ("memory", "file"):
-        raise ValueError(f"store must be memory or file, not {checked.store!r}")
+    if checked.store not in STORES:
+        raise ValueError(f"store must be one of {', '.join(STORES)}, not {checked.store!r}")
     return checked
 
 

@@ -65,12 +65,14 @@ class SoakOptions(WorldOptions, kw_only=True, forbid_unknown_fields=True, frozen
 
     `stall_s`: how long anything may take to come to rest; `silence_s`: when nothing ends for so long, all hang (30 s
     more, if not given). After `steps_a_round` steps everything comes to rest; after `rounds_a_life` rounds a cache is
-    closed and another one opened. `cache_class`: `module:Class` of a faulty cache, for the tests of the soak.
+    closed and another one opened. `server`: what open_storage takes for a store that has one. `cache_class`:
+    `module:Class` of a faulty cache, for the tests of the soak.
     """
 
     folder: str
     seconds: float
-    store: str = "memory"
+    store: str = "lmdb"
+    server: str = ""
     seed: int = 0
     stall_s: float = 30.0
     silence_s: float | None = None
@@ -82,7 +84,9 @@ class SoakOptions(WorldOptions, kw_only=True, forbid_unknown_fields=True, frozen
     @property
     def storage(self) -> str:
         """What open_storage takes."""
-        return "memory" if self.store == "memory" else f"file:{Path(self.folder) / 'store'}"
+        if self.server or self.store == "memory":
+            return self.server or "memory"
+        return f"{self.store}:{Path(self.folder) / 'store'}"
 
     @property
     def silent_s(self) -> float:
@@ -156,7 +160,8 @@ class _Soak:
             cache_class=self._cache_class,
             telemetry=telemetry,
         )
-        life = Life(Place(cache, self.store, faults, self.group, listener), draw, self.options.stall_s, self.happened)
+        place = Place(cache, self.store, faults, self.group, listener, pages_may_go=bool(self.options.server))
+        life = Life(place, draw, self.options.stall_s, self.happened)
         name = f"life {self.lives} ({config.tree}, {config.policy}, {config.write_policy})"
         try:
             for _ in range(self.options.rounds_a_life):
@@ -252,6 +257,8 @@ def _config(options: SoakOptions, rank: int, draw: random.Random) -> CacheConfig
         device_layout=draw.choice(POOL_LAYOUTS),  # type: ignore[arg-type]
         tree=tree,
         pools=pools,
+        # A page of an earlier life may be on a server that could not be cleared; none of it is this life's.
+        namespace=f"life {draw.getrandbits(64):x}",
     )
 
 
@@ -264,11 +271,16 @@ def _named(cache_class: str | None) -> type[HiCache]:
 
 
 def resident_bytes() -> int:
-    """What this process has in memory now; 0 where the system does not say."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
+    """What this process has in memory now, but for files that it has mapped; 0 where the system does not say.
+
+    Why without files: the map of a store is as large as what is stored, and its pages are the system's to take.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
         return 0
-    return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+    sizes = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("RssAnon:", "RssShmem:"))}
+    return sum(map(int, sizes.values())) * 1024
 
 
 def main(arguments: list[str]) -> None:

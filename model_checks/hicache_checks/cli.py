@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hicache_checks import __version__, cli_bench, cli_releases, cli_runs, cli_scenarios, cli_targets
+from hicache_checks import __version__, cli_bench, cli_releases, cli_runs, cli_scenarios, cli_stores, cli_targets
 from hicache_checks.cli_frame import JsonOption, app, main, run_command
 from hicache_checks.cli_runs import Policy
 from hicache_checks.reporting import InputError, Outcome, Screen, Verdict
@@ -295,7 +295,7 @@ def version(json: JsonOption = None) -> int:
     return run_command("version", json, body)
 
 
-__all__ = ["app", "cli_bench", "cli_releases", "cli_runs", "cli_scenarios", "cli_targets", "main"]
+__all__ = ["app", "cli_bench", "cli_releases", "cli_runs", "cli_scenarios", "cli_stores", "cli_targets", "main"]
 
 if __name__ == "__main__":
     main()

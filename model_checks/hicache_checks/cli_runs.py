@@ -23,8 +23,11 @@ class Policy(enum.StrEnum):
 class Store(enum.StrEnum):
     """Where a soak backs its pages up."""
 
-    MEMORY = "memory"
+    LMDB = "lmdb"
     FILE = "file"
+    MEMORY = "memory"
+    REDIS = "redis"
+    MOONCAKE = "mooncake"
 
 
 class Fault(enum.StrEnum):
@@ -68,7 +71,12 @@ def workload(
     cp: CpOption = 1,
     pp: PpOption = 1,
     dp: DpOption = 1,
-    storage: Annotated[str, typer.Option(metavar="memory|file:DIR", help="Where pages are backed up.")] = "memory",
+    storage: Annotated[
+        str,
+        typer.Option(
+            metavar="STORE", help="Where pages are backed up: lmdb or file, with or without :DIR, memory, or a URL."
+        ),
+    ] = "lmdb",
     policy: Annotated[Policy, typer.Option(help="When a poll stops a running prefetch.")] = Policy.WAIT_COMPLETE,
     abort_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that are aborted.")] = 0.05,
     stop_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of prefetches that are stopped.")] = 0.05,
@@ -132,9 +140,9 @@ def soak(
     cp: CpOption = 1,
     pp: PpOption = 1,
     dp: DpOption = 1,
-    store: Annotated[Store, typer.Option(help="Where pages are backed up: files go to a temporary folder.")] = (
-        Store.MEMORY
-    ),
+    store: Annotated[
+        Store, typer.Option(help="Where pages are backed up; servers are started, stopped and killed.")
+    ] = Store.LMDB,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds, equal steps.")] = 0,
     target: Annotated[str, typer.Option(metavar="NAME", help="A registered runner, or module:function.")] = "reference",
     device: DeviceOption = Device.CPU,

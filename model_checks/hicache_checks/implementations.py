@@ -12,6 +12,7 @@ TARGETS = "hicheck.targets"
 WORKLOADS = "hicheck.workloads"
 SOAKS = "hicheck.soaks"
 MUTANTS = "hicheck.mutants"
+STORES = "hicheck.stores"
 
 
 def load(group: str, name: str) -> Any:

@@ -28,7 +28,7 @@ class SoakOptions:
 
     minutes: float
     layout: RankLayout = TWO_RANKS
-    store: str = "memory"
+    store: str = "lmdb"
     seed: int = 0
     target: str = "reference"
     more: Mapping[str, object] | None = None
@@ -83,6 +83,7 @@ def _print(outcome: Outcome, screen: Screen) -> None:
         ["rounds", f"{keys['rounds']:,} on {keys['lives']:,} caches"],
         ["happened", _counts(keys["happened"])],
         ["pages", _counts(keys["moved_pages"])],
+        *([["servers", _counts(keys["servers"])]] if keys.get("servers") else []),
         ["memory", _memory(keys)],
         ["verdict", f"{outcome.verdict.value}: {_reasons(keys)}"],
     ]

@@ -21,6 +21,7 @@ Runner = Callable[[Mapping[str, object], Callable[[str], None]], dict[str, Any]]
 
 # How many rejected lines of a trace, and how many violations, are printed; the JSON document has more.
 SHOWN_BAD_LINES = 5
+IN_A_FOLDER = ("lmdb", "file")
 SHOWN_VIOLATIONS = 10
 
 
@@ -88,7 +89,9 @@ def replay(options: WorkloadOptions, screen: Screen) -> Outcome:
     del given["target"]
     with tempfile.TemporaryDirectory(prefix="hicheck-workload-") as folder:
         try:
-            keys = runner({**given, "logs": folder}, screen.progress.update)
+            keys = runner(
+                {**given, "storage": _placed(options.storage, folder), "logs": folder}, screen.progress.update
+            )
         except ValueError as error:
             # The runner's contract: a ValueError is one line about the options or the trace.
             raise InputError(str(error)) from error
@@ -104,6 +107,11 @@ def replay(options: WorkloadOptions, screen: Screen) -> Outcome:
     keys["events_explained"] = explained.events
     keys["events_unobserved"] = explained.unobserved
     return Outcome(_verdict(keys), keys)
+
+
+def _placed(storage: str, folder: str) -> str:
+    """A store of files that is named without a directory lies in the folder of the run, and goes with it."""
+    return f"{storage}:{Path(folder) / 'store'}" if storage in IN_A_FOLDER else storage
 
 
 def _explain(logs: Sequence[Path], options: WorkloadOptions, screen: Screen) -> Explained:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 
-_KEY = re.compile(r"[0-9a-f_]{3,200}")
+from hicache_impl.storage.keys import check_keys, is_key, page_namespace, storage_key, storage_keys
+from hicache_impl.storage.opening import open_storage
+from hicache_impl.storage.pages import check_pages, fill_page, page_to_bytes
 
 
 class Storage(Protocol):
@@ -46,55 +47,15 @@ class Storage(Protocol):
         ...
 
 
-def storage_key(page_hash: bytes, shard: str) -> str:
-    """The page's name: its hash, and which part of it that is (see Layout.shard), because a page of 1 of 2 ranks is not
-    a page of 1 of 4."""
-    return f"{page_hash.hex()}_{shard}"
-
-
-def is_key(name: str) -> bool:
-    """Is it made of hexadecimal digits and underscores, at least 3 of them, and no longer than a file name may be?"""
-    return _KEY.fullmatch(name) is not None
-
-
-def check_keys(keys: Sequence[str]) -> None:
-    """ValueError unless all are keys: so a key can never be a path."""
-    for key in keys:
-        if not is_key(key):
-            raise ValueError(f"not a storage key: {key!r}")
-
-
-def check_pages(keys: Sequence[str], pages: Sequence[torch.Tensor]) -> None:
-    """ValueError unless there is one uint8 tensor a key."""
-    check_keys(keys)
-    if len(keys) != len(pages):
-        raise ValueError(f"{len(keys)} keys for {len(pages)} pages")
-    for page in pages:
-        if page.dtype != torch.uint8:
-            raise ValueError(f"a page is a uint8 tensor, not {page.dtype}")
-
-
-def page_to_bytes(page: torch.Tensor) -> bytes:
-    """The bytes of a page, row by row."""
-    return page.detach().cpu().contiguous().numpy().tobytes()
-
-
-def fill_page(into: torch.Tensor, payload: bytes) -> None:
-    """Copy `payload` over a tensor of the same number of bytes."""
-    into.copy_(torch.frombuffer(bytearray(payload), dtype=torch.uint8).view(into.shape))
-
-
-def open_storage(spec: str) -> Storage:
-    """`memory`, or `file:DIRECTORY` (made if missing). ValueError: anything else, or a directory that cannot be."""
-    from hicache_impl.storage.file import FileStorage
-    from hicache_impl.storage.memory import MemoryStorage
-
-    if spec == "memory":
-        return MemoryStorage()
-    kind, _, directory = spec.partition(":")
-    if kind == "file" and directory:
-        try:
-            return FileStorage(directory)
-        except OSError as error:
-            raise ValueError(f"cannot use {directory} as a page store: {error.strerror or error}") from None
-    raise ValueError(f"storage must be 'memory' or 'file:DIRECTORY', not {spec!r}")
+__all__ = [
+    "Storage",
+    "check_keys",
+    "check_pages",
+    "fill_page",
+    "is_key",
+    "open_storage",
+    "page_namespace",
+    "page_to_bytes",
+    "storage_key",
+    "storage_keys",
+]

@@ -1,75 +1,48 @@
 """Pages as files: one a page, written beside its place and renamed into it, with a checksum.
 
 A reader sees an old page, a new page or none, never half of one (P30). A page is durable against the end of the
-process, not against a power failure: nothing is synced, because a lost page is only a miss.
+process, not against a power failure: nothing is synced, because a lost page is only a miss. Bytes go from the page's
+own memory to the file and back, by `writev` and `preadv`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
-import struct
-import threading
+import stat
 import uuid
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
+import numpy as np
 
-from hicache_impl.storage import check_keys, check_pages, fill_page, is_key, page_to_bytes
+from hicache_impl.storage.checksum import ABSENT, HEADER_BYTES, SHORT, UNREADABLE
+from hicache_impl.storage.keys import check_keys, is_key
+from hicache_impl.storage.pages import Run, Runs
+from hicache_impl.storage.store import PageStore
 
-MAGIC = b"HiCkPg01"
-_DIGEST_BYTES = 16
-_HEADER = struct.Struct(f"<8sQ{_DIGEST_BYTES}s")
-HEADER_BYTES = _HEADER.size
 _TEMPORARY = ".tmp-"
 _PUT_ATTEMPTS = 3
+# How many runs a system call takes, at least, on any system; Linux takes 1,024.
+_RUNS_MAX = 1000
 
 
-class FileStorage:
-    """A store in `directory`, which is made (OSError if it cannot be). Threads, processes and machines may share it.
+class FileStorage(PageStore):
+    """A store in `directory`, which is made (OSError if it cannot be). Threads, processes and machines may share it."""
 
-    Stats, in pages: hits, misses (all of them), puts, put_failures; of the misses, `short` had the wrong length,
-    `corrupt` the wrong magic or checksum, `unreadable` an error of the file system.
-    """
-
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], checksums: bool = True) -> None:
+        super().__init__(checksums)
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._root = os.fspath(self.directory)
         self._writer = uuid.uuid4().hex
         self._temporaries = itertools.count()
-        self._lock = threading.Lock()
-        self._stats: Counter[str] = Counter(hits=0, misses=0, puts=0, put_failures=0, short=0, corrupt=0, unreadable=0)
 
     def path(self, key: str) -> Path:
         """Where the page lies: in a sub-directory by its first two digits. ValueError: not a key."""
         check_keys([key])
-        return self.directory / key[:2] / key
-
-    def exists(self, keys: Sequence[str]) -> int:
-        """The leading run of files that are there; whether they can be read is only known by reading."""
-        for count, key in enumerate(keys):
-            if not self.path(key).is_file():
-                return count
-        return len(keys)
-
-    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
-        """Fill each destination whose file is whole; anything else is a miss and is counted."""
-        check_pages(keys, into)
-        return [self._get_one(key, page) for key, page in zip(keys, into, strict=True)]
-
-    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
-        """Write each page, over whatever is there, so that a bad file is mended; False where the medium refuses."""
-        check_pages(keys, pages)
-        return [self._put_one(key, page_to_bytes(page)) for key, page in zip(keys, pages, strict=True)]
-
-    def stats(self) -> dict[str, int]:
-        """A copy of the counts."""
-        with self._lock:
-            return dict(self._stats)
+        return Path(self._path(key))
 
     def clear(self) -> None:
         """Remove the pages, and the temporary files of writers that died; nothing else that lies in the directory."""
@@ -84,52 +57,59 @@ class FileStorage:
     def close(self) -> None:
         """No file is open between calls."""
 
-    def _get_one(self, key: str, into: torch.Tensor) -> bool:
-        payload, reason = self._read(key, into.numel())
-        with self._lock:
-            self._stats["hits" if payload is not None else "misses"] += 1
-            if reason:
-                self._stats[reason] += 1
-        if payload is None:
-            return False
-        fill_page(into, payload)
-        return True
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key[:2]}/{key}"
 
-    def _read(self, key: str, size_bytes: int) -> tuple[bytes | None, str]:
-        """The payload, or None and the reason to count (none for a page that is not there)."""
+    def _present(self, keys: Sequence[str]) -> int:
+        for count, key in enumerate(keys):
+            try:
+                if not stat.S_ISREG(os.stat(self._path(key)).st_mode):  # noqa: PTH116  # a Path a page is slow
+                    return count
+            except OSError:
+                return count
+        return len(keys)
+
+    def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
+        return [self._read(key, runs) for key, runs in zip(keys, destinations, strict=True)]
+
+    def _read(self, key: str, runs: Runs) -> str:
+        header = bytearray(HEADER_BYTES)
+        # One byte more than is wanted, so that a longer file is seen without reading all of it.
+        excess = bytearray(1)
         try:
-            # One byte more than expected, so that a longer file is seen without reading all of it.
-            with self.path(key).open("rb") as file:
-                content = file.read(HEADER_BYTES + size_bytes + 1)
+            file = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return None, ""
+            return ABSENT
         except OSError:
-            return None, "unreadable"
-        if len(content) < HEADER_BYTES:
-            return None, "short"
-        magic, length, digest = _HEADER.unpack_from(content)
-        payload = content[HEADER_BYTES:]
-        if magic != MAGIC:
-            return None, "corrupt"
-        if not length == len(payload) == size_bytes:
-            return None, "short"
-        if digest != _checksum(key, payload):
-            return None, "corrupt"
-        return payload, ""
-
-    def _put_one(self, key: str, payload: bytes) -> bool:
-        content = _HEADER.pack(MAGIC, len(payload), _checksum(key, payload)) + payload
-        # The directory may be deleted between making it and renaming into it; then it is made again.
-        stored = any(self._write(self.path(key), content) for _ in range(_PUT_ATTEMPTS))
-        with self._lock:
-            self._stats["puts" if stored else "put_failures"] += 1
-        return stored
-
-    def _write(self, path: Path, content: bytes) -> bool:
-        temporary = path.parent / f"{_TEMPORARY}{self._writer}-{next(self._temporaries)}"
+            return UNREADABLE
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content)
+            read_bytes = _read_all(file, [header, *runs, excess])
+        except OSError:
+            return UNREADABLE
+        finally:
+            os.close(file)
+        if read_bytes < HEADER_BYTES:
+            return SHORT
+        return self.records.judge(key, header, read_bytes - HEADER_BYTES, runs)
+
+    def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
+        return [self._put_one(key, runs) for key, runs in zip(keys, sources, strict=True)]
+
+    def _put_one(self, key: str, runs: Runs) -> bool:
+        header = self.records.header(key, runs)
+        # The directory may be deleted between making it and renaming into it; then it is made again.
+        return any(self._write(self._path(key), [header, *runs]) for _ in range(_PUT_ATTEMPTS))
+
+    def _write(self, path: str, parts: Sequence[Run | bytes]) -> bool:
+        folder = os.path.dirname(path)  # noqa: PTH120
+        temporary = Path(folder) / f"{_TEMPORARY}{self._writer}-{next(self._temporaries)}"
+        try:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                self._fill(file, parts)
+            finally:
+                os.close(file)
             temporary.replace(path)
         except OSError:
             with contextlib.suppress(OSError):
@@ -137,15 +117,42 @@ class FileStorage:
             return False
         return True
 
+    def _fill(self, file: int, parts: Sequence[Run | bytes]) -> None:
+        """Write the parts into an empty file; OSError."""
+        left = _as_bytes(parts)
+        while left:
+            left = _after(left, os.writev(file, left[:_RUNS_MAX]))
+
     def _folders(self) -> list[Path]:
         return [entry for entry in _listed(self.directory) if len(entry.name) == 2 and entry.is_dir()]
 
 
-def _checksum(key: str, payload: bytes) -> bytes:
-    """Over the name too, so that a file under another page's name is not taken for that page."""
-    digest = hashlib.blake2b(key.encode(), digest_size=_DIGEST_BYTES)
-    digest.update(payload)
-    return digest.digest()
+def _read_all(file: int, parts: Sequence[Run | bytearray]) -> int:
+    """Fill the parts from the beginning of the file; how many bytes there were."""
+    total = 0
+    left = _as_bytes(parts)
+    while left:
+        count = os.preadv(file, left[:_RUNS_MAX], total)
+        if not count:
+            break
+        total += count
+        left = _after(left, count)
+    return total
+
+
+def _as_bytes(parts: Sequence[Run | bytes | bytearray]) -> list[memoryview]:
+    views = (part.reshape(-1).data if isinstance(part, np.ndarray) else memoryview(part) for part in parts)
+    # An empty one would never be done with.
+    return [view for view in views if len(view)]
+
+
+def _after(parts: list[memoryview], count: int) -> list[memoryview]:
+    """What is left of the parts without the first `count` bytes."""
+    for index, part in enumerate(parts):
+        if count < len(part):
+            return [part[count:], *parts[index + 1 :]]
+        count -= len(part)
+    return []
 
 
 def _listed(folder: Path) -> list[Path]:

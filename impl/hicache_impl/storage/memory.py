@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 
-from hicache_impl.storage import check_keys, check_pages, fill_page, page_to_bytes
+from hicache_impl.storage.checksum import ABSENT, HIT, SHORT
+from hicache_impl.storage.pages import Run, Runs, copy_to_runs
+from hicache_impl.storage.store import PageStore
 
 
-class MemoryStorage:
-    """A store without a medium. Stats: hits, misses, puts, short (present, but not the size of the destination)."""
+class MemoryStorage(PageStore):
+    """A store without a medium. A put replaces a page's copy and never writes into it: who reads it, reads it whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, checksums: bool = True) -> None:
+        super().__init__(checksums)
         self._lock = threading.Lock()
-        self._pages: dict[str, bytes] = {}
-        self._stats: Counter[str] = Counter(hits=0, misses=0, puts=0, short=0)
-
-    def exists(self, keys: Sequence[str]) -> int:
-        """The leading run of present pages."""
-        check_keys(keys)
-        with self._lock:
-            for count, key in enumerate(keys):
-                if key not in self._pages:
-                    return count
-        return len(keys)
-
-    def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
-        """Fill each destination whose page is here in its size."""
-        check_pages(keys, into)
-        return [self._get_one(key, page) for key, page in zip(keys, into, strict=True)]
-
-    def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
-        """Store copies; never fails."""
-        check_pages(keys, pages)
-        payloads = [page_to_bytes(page) for page in pages]
-        with self._lock:
-            self._pages.update(zip(keys, payloads, strict=True))
-            self._stats["puts"] += len(keys)
-        return [True] * len(keys)
-
-    def stats(self) -> dict[str, int]:
-        """A copy of the counts."""
-        with self._lock:
-            return dict(self._stats)
+        self._pages: dict[str, tuple[bytes, Run]] = {}
 
     def clear(self) -> None:
         """Forget every page."""
@@ -55,15 +28,31 @@ class MemoryStorage:
     def close(self) -> None:
         """Nothing to let go of; the pages stay for whoever shares the store."""
 
-    def _get_one(self, key: str, into: torch.Tensor) -> bool:
+    def _present(self, keys: Sequence[str]) -> int:
         with self._lock:
-            payload = self._pages.get(key)
-            fits = payload is not None and len(payload) == into.numel()
-            self._stats["hits" if fits else "misses"] += 1
-            if payload is None:
-                return False
-            if not fits:
-                self._stats["short"] += 1
-                return False
-        fill_page(into, payload)
-        return True
+            for count, key in enumerate(keys):
+                if key not in self._pages:
+                    return count
+        return len(keys)
+
+    def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
+        with self._lock:
+            kept = list(map(self._pages.get, keys))
+        return [
+            ABSENT if record is None else self._fill(key, *record, runs)
+            for key, record, runs in zip(keys, kept, destinations, strict=True)
+        ]
+
+    def _fill(self, key: str, header: bytes, payload: Run, runs: Runs) -> str:
+        if payload.size != runs.size_bytes:
+            return SHORT
+        copy_to_runs(payload, runs)
+        # Nobody but this store can reach the bytes; so without digests there is nothing to judge.
+        return self.records.judge(key, header, payload.size, runs) if self.records.checksums else HIT
+
+    def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
+        copies = [np.concatenate([run.reshape(-1) for run in runs]) for runs in sources]
+        headers = [self.records.header(key, Runs([copy])) for key, copy in zip(keys, copies, strict=True)]
+        with self._lock:
+            self._pages.update(zip(keys, zip(headers, copies, strict=True), strict=True))
+        return [True] * len(keys)

@@ -59,6 +59,7 @@ from hicache_checks.conformance.workers import UNNUMBERED
 from hicache_checks.reporting import InputError, Story
 from hicache_checks.simulation.choices import Choices, Replayed
 from hicache_checks.simulation.watchdog import Watchdog
+from hicache_checks.stores.job import store_job
 
 PROGRESS_S = 0.5
 CONFIRM_RUNS = 20
@@ -350,6 +351,7 @@ JOBS: dict[str, Callable[[Mapping[str, Any], Say], None]] = {
     "find": _find,
     "compare": compare_job,
     "fetch": lambda job, say: fetch_job(job, say, _loaded),
+    "store": store_job,
 }
 
 if __name__ == "__main__":
