@@ -317,6 +317,8 @@ DAMAGE: dict[str, tuple[str, Callable[[HiRadixTree, Node, Node, Node], object]]]
     "lost_lock": ("fewer locks", lambda t, p, c, s: setattr(c, "lock_ref", 1)),
     "page_twice": ("P4 host page 20", lambda t, p, c, s: setattr(s, "host", [20])),
     "counter": ("host-only pages", lambda t, p, c, s: setattr(t, "host_only_pages", 5)),
+    "kept_counter": ("evictable host pages", lambda t, p, c, s: setattr(t, "_kept_pages", 1)),
+    "protected_counter": ("1 protected nodes from", lambda t, p, c, s: setattr(p, "protected_below", 1)),
     "child_counter": ("children on host", lambda t, p, c, s: setattr(p, "host_children", 0)),
     "host_leaf_lost": ("P24", lambda t, p, c, s: t.host_order.update(s, False)),
     "host_leaf_extra": ("P24", lambda t, p, c, s: t.host_order.update(p, True)),

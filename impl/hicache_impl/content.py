@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hicache_impl.storage import storage_key
+from hicache_impl.storage import storage_keys
 
 if TYPE_CHECKING:
     from hicache_impl.config import CacheConfig
@@ -38,8 +38,7 @@ def page_on_rank(config: CacheConfig, rank: int, page_hash: bytes) -> torch.Tens
 
 def page_keys(config: CacheConfig, rank: int, hashes: Sequence[bytes]) -> list[str]:
     """What the store calls the pages with these hashes that this rank has."""
-    shard = config.shard(rank)
-    return [storage_key(page_hash, shard) for page_hash in hashes]
+    return storage_keys(hashes, config.shard(rank))
 
 
 @lru_cache(KEPT)

@@ -135,6 +135,10 @@ class Controller:
             thread.start()
             self._threads.append(thread)
 
+    def started(self) -> Sequence[str]:
+        """The workers that `start` has started."""
+        return WORKERS[: len(self._threads)]
+
     def check_alive(self) -> None:
         """WorkerDied if a worker ended by an exception."""
         if self.failure is not None:
@@ -201,11 +205,14 @@ class Controller:
             except BaseException as error:
                 if self._closing:
                     # Peers may be gone already; nobody waits for this thread's work any more.
+                    self.log.emit(events.THREAD_ENDED, thread=name)
                     return
                 self.failure = error
                 self.log.emit(events.DIED, thread=name, error=repr(error))
                 # A dead query thread would leave its peers waiting for it in every later collective.
                 self.group.abort(f"the {name} thread of rank {self.rank} died: {error!r}")
+            else:
+                self.log.emit(events.THREAD_ENDED, thread=name)
 
         return run
 
@@ -359,10 +366,10 @@ class Controller:
 
     def _read_pages(self, op: Operation, pages: range) -> Filled:
         """Fill the pool pages, and what is beside them, from the store."""
-        host_pages = [op.host_pages[page] for page in pages]
+        host_pages = op.host_pages[pages.start : pages.stop]
         self.host.allocator.begin_write(*host_pages)
         try:
-            filled = self._get(self._keys([op.hashes[page] for page in pages]), self.host.views(host_pages))
+            filled = self._get(self._keys(op.hashes[pages.start : pages.stop]), self.host.views(host_pages))
         finally:
             # Here and not later, so that a page freed under this thread can be told from one freed after it.
             self.runtime.gate("io.copied", self.rank, op.id)
@@ -441,13 +448,14 @@ class Controller:
             failed_pages = len(job.host_pages) if self._closing else self._store_pages(job)
             failed_slots = self._store_slots(job)
             self.runtime.gate("backup.put", self.rank)
+            self.log.emit(events.BACKED_UP, pages=len(job.host_pages), failed=failed_pages)
             self.ack_backup_queue.put(BackupAck(job, failed_pages, failed_slots))
 
     def _store_pages(self, job: BackupJob) -> int:
         """Put the pages, if that is this rank's matter; returns how many the store did not take."""
         if not self.config.stores_pages(self.rank):
             return 0
-        return self._put(self._keys(job.hashes), [self.host.view(page) for page in job.host_pages]).count(False)
+        return self._put(self._keys(job.hashes), self.host.views(job.host_pages)).count(False)
 
     def _store_slots(self, job: BackupJob) -> Mapping[str, int]:
         """Put what is beside the pages, as far as it is this rank's matter; returns, by pool, how many the store did

@@ -62,11 +62,8 @@ def chain_hashes(key: PrefixKey, parent: bytes | None = None) -> tuple[bytes, ..
         parent = namespace_hash(key.namespace)
     if len(parent) != HASH_BYTES:
         raise ValueError(f"a parent hash has {HASH_BYTES} bytes, not {len(parent)}")
-    hashes: list[bytes] = []
-    for page in key.pages:
-        parent = hashlib.sha256(parent + page).digest()
-        hashes.append(parent)
-    return tuple(hashes)
+    sha256 = hashlib.sha256
+    return tuple([parent := sha256(parent + page).digest() for page in key.pages])
 
 
 def pool_hash(page_hash: bytes, pool: str) -> bytes:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from transitions import Machine, MachineError
 
 from hicache_impl import events
-from hicache_impl.events import Log, OpId
+from hicache_impl.events import Log, NullLog, OpId
 from hicache_impl.keys import PrefixKey
 
 if TYPE_CHECKING:
@@ -69,6 +69,18 @@ def _build_machine() -> Machine:
 _MACHINE = _build_machine()
 
 
+class Shortage(NamedTuple):
+    """What is wanted, of which pool (`PAGES`: pages), is more than what is free and what an eviction would free."""
+
+    pool: str
+    wanted: int
+    free: int
+    evictable: int
+
+
+PAGES = "pages"
+
+
 class Operation:
     """An attempt of request `rid` to fetch the `span_pages` pages of `key` that follow `base_pages` known ones.
 
@@ -115,6 +127,8 @@ class Operation:
         self.terminated = False
         self.stop_asked = False
         self._log = log
+        # Two events a page cost as much as all else that is done for a page but its copy.
+        self._tells_pages = not isinstance(log, NullLog)
 
     def __repr__(self) -> str:
         return f"Operation({self.rid!r}, attempt {self.attempt}, {self.state})"
@@ -198,10 +212,11 @@ class Operation:
             if self.terminated:
                 self._emit(events.IO_UNCOUNTED, page=pages[0])
                 return False
-            for page in pages:
-                if page != pages[0]:
-                    self._emit(events.IO_STARTED, page=page)
-                self._emit(events.IO_LANDED, page=page)
+            if self._tells_pages:
+                for page in pages:
+                    if page != pages[0]:
+                        self._emit(events.IO_STARTED, page=page)
+                    self._emit(events.IO_LANDED, page=page)
             self.counted_pages += len(pages)
             return True
 
@@ -221,12 +236,12 @@ class Operation:
 
     # The scheduler's steps.
 
-    def clamp(self, pages: int) -> None:
-        """The extra pools have room for no more than this; from here on the hit is no longer."""
+    def clamp(self, pages: int, shortage: Shortage) -> None:
+        """There is room for no more, for want of what a longer prefix needs; from here on the hit is no longer."""
         with self.lock:
             self.hashes = self.hashes[:pages]
             self.hit_pages = pages
-            self._emit(events.CLAMPED, pages=pages)
+            self._emit(events.CLAMPED, pages=pages, **shortage._asdict())
 
     def allocate(
         self,

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import NoReturn
 
 
 class PoolError(Exception):
@@ -46,7 +47,7 @@ class PageAllocator:
         """All pages are free and in their first order, whoever had them."""
         with self._lock:
             self._free: deque[int] = deque(range(self.pages))
-            self._allocated = [False] * self.pages
+            self._owned: set[int] = set()
             self._writing: set[int] = set()
 
     @property
@@ -64,7 +65,7 @@ class PageAllocator:
     def allocated_pages(self) -> list[int]:
         """The pages that somebody owns, in ascending order."""
         with self._lock:
-            return [page for page in range(self.pages) if self._allocated[page]]
+            return sorted(self._owned)
 
     def alloc(self, n: int) -> tuple[int, ...] | None:
         """n pages, or None and no change when fewer are free. ValueError: n < 0."""
@@ -73,57 +74,78 @@ class PageAllocator:
         with self._lock:
             if n > len(self._free):
                 return None
-            taken = tuple(self._free.popleft() for _ in range(n))
-            for page in taken:
-                self._allocated[page] = True
+            next_free = self._free.popleft
+            taken = tuple([next_free() for _ in range(n)])
+            self._owned.update(taken)
             return taken
 
     def free(self, pages: Sequence[int]) -> None:
         """Give pages back. All or none: ForeignPage, DoubleFree or FreeUnderWriter if any page is not to be freed."""
         with self._lock:
-            seen: set[int] = set()
-            for page in pages:
-                self._check_known(page)
-                if page in seen or not self._allocated[page]:
-                    raise DoubleFree(f"page {page} is freed twice")
-                if page in self._writing:
-                    raise FreeUnderWriter(f"page {page} is freed while it is being written")
-                seen.add(page)
-            for page in pages:
-                self._allocated[page] = False
+            given = set(pages)
+            if len(given) < len(pages) or not given <= self._owned or not given.isdisjoint(self._writing):
+                self._refuse_free(pages)
+            self._owned -= given
             self._free.extend(pages)
 
     def begin_write(self, *pages: int) -> None:
         """From here to end_write these pages may not be freed. UnownedPage: one is free, or has a writer."""
         with self._lock:
-            begun: set[int] = set()
-            for page in pages:
-                self._check_known(page)
-                if not self._allocated[page]:
-                    raise UnownedPage(f"page {page} is written while it is free")
-                if page in self._writing or page in begun:
-                    raise UnownedPage(f"page {page} has two writers")
-                begun.add(page)
-            self._writing |= begun
+            given = set(pages)
+            if len(given) < len(pages) or not given <= self._owned or not given.isdisjoint(self._writing):
+                self._refuse_write(pages)
+            self._writing |= given
 
     def end_write(self, *pages: int) -> None:
         """The writer is done with these. UnownedPage: nobody was writing one of them."""
         with self._lock:
-            ended: set[int] = set()
-            for page in pages:
-                self._check_known(page)
-                if page not in self._writing or page in ended:
-                    raise UnownedPage(f"page {page} ends a write that never began")
-                ended.add(page)
-            self._writing -= ended
+            given = set(pages)
+            if len(given) < len(pages) or not given <= self._writing:
+                self._refuse_end(pages)
+            self._writing -= given
 
     def check_owned(self, pages: Sequence[int]) -> None:
         """UnownedPage or ForeignPage unless every page is allocated."""
         with self._lock:
+            if self._owned.issuperset(pages):
+                return
             for page in pages:
                 self._check_known(page)
-                if not self._allocated[page]:
+                if page not in self._owned:
                     raise UnownedPage(f"page {page} is used while it is free")
+
+    # Pages are checked all together, which is quick; which of them is wrong is only asked when one is.
+
+    def _refuse_free(self, pages: Sequence[int]) -> NoReturn:
+        seen: set[int] = set()
+        for page in pages:
+            self._check_known(page)
+            if page in seen or page not in self._owned:
+                raise DoubleFree(f"page {page} is freed twice")
+            if page in self._writing:
+                raise FreeUnderWriter(f"page {page} is freed while it is being written")
+            seen.add(page)
+        raise AssertionError(f"nothing is wrong with {pages}")
+
+    def _refuse_write(self, pages: Sequence[int]) -> NoReturn:
+        begun: set[int] = set()
+        for page in pages:
+            self._check_known(page)
+            if page not in self._owned:
+                raise UnownedPage(f"page {page} is written while it is free")
+            if page in self._writing or page in begun:
+                raise UnownedPage(f"page {page} has two writers")
+            begun.add(page)
+        raise AssertionError(f"nothing is wrong with {pages}")
+
+    def _refuse_end(self, pages: Sequence[int]) -> NoReturn:
+        ended: set[int] = set()
+        for page in pages:
+            self._check_known(page)
+            if page not in self._writing or page in ended:
+                raise UnownedPage(f"page {page} ends a write that never began")
+            ended.add(page)
+        raise AssertionError(f"nothing is wrong with {pages}")
 
     def _check_known(self, page: int) -> None:
         if not 0 <= page < self.pages:

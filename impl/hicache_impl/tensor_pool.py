@@ -10,6 +10,7 @@ import torch
 
 from hicache_impl.config import PoolLayout
 from hicache_impl.page_pool import ForeignPage, PageAllocator
+from hicache_impl.storage.pages import KnownPages, Runs, runs_of
 
 
 class TensorPool:
@@ -41,6 +42,7 @@ class TensorPool:
             self.data = torch.zeros(shape, dtype=torch.uint8, device=device, pin_memory=pinned)
         except (RuntimeError, MemoryError) as error:
             raise ValueError(f"no memory for {pages} pages of {page_bytes} bytes on {device}") from error
+        self._kept: dict[int, tuple[torch.Tensor, Runs]] = {}
         self._by_page = self.data if layout == "page_first" else self.data.transpose(0, 1)
 
     def reset(self) -> None:
@@ -55,16 +57,15 @@ class TensorPool:
         return self._by_page[page]
 
     def views(self, pages: Sequence[int]) -> list[torch.Tensor]:
-        """`view` of each. Pages that follow each other cost little more than one."""
-        found: list[torch.Tensor] = []
-        first = 0
-        for index, page in enumerate(pages):
-            if not 0 <= page < self.pages:
-                raise ForeignPage(f"page {page} is not one of this pool's {self.pages} pages")
-            if index + 1 == len(pages) or pages[index + 1] != page + 1:
-                found += self._by_page[pages[first] : page + 1].unbind(0)
-                first = index + 1
-        return found
+        """`view` of each, made once and kept. On the CPU, stores find their memory known (see KnownPages)."""
+        kept = self._kept
+        for page in pages:
+            if page not in kept:
+                view = self.view(page)
+                kept[page] = (view, (None if view.is_cuda else runs_of(view)) or Runs([]))
+        found = [kept[page] for page in pages]
+        views = [view for view, _ in found]
+        return views if self.data.is_cuda else KnownPages(views, [runs for _, runs in found])
 
     def copy_pages(self, source: TensorPool, source_pages: Sequence[int], pages: Sequence[int]) -> None:
         """Copy page by page and return when the bytes are in place.

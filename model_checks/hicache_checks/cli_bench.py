@@ -115,3 +115,49 @@ def tick(
         return bench_tick.run(bench_tick.TickOptions(rounds, operations), screen)
 
     return run_command("bench tick", json, body)
+
+
+@bench.command()
+def pipeline(
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", metavar="NAME", help="fetch, scheduler or trace; may be repeated. If not given, all."),
+    ] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option("--store", metavar="NAME", help="memory, lmdb, file, redis or mooncake; may be repeated."),
+    ] = None,
+    page_kib: Annotated[
+        list[int] | None, typer.Option("--page-kib", min=1, help="Pages of this size, instead of 64, 256 and 2,048.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="In so many rounds all take turns.")] = 9,
+    round_mib: Annotated[int, typer.Option(min=1, help="So much comes to the host by each round.")] = 256,
+    target: Annotated[
+        str, typer.Option(metavar="TARGET", help="The release to compare with, or none.")
+    ] = "sglang==0.5.18",
+    trace: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A trace in Mooncake's format, for the part of that name.")
+    ] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="So many of the trace; if not given, all.")] = None,
+    wheels: WheelsOption = None,
+    json: JsonOption = None,
+) -> int:
+    """From storage to the host beside bare copies and a release; the scheduler's calls; a whole trace."""
+
+    def body(screen: Screen) -> Outcome:
+        from hicache_checks import bench_pipeline
+
+        options = bench_pipeline.PipelineOptions(
+            parts=tuple(part or bench_pipeline.PARTS),
+            stores=tuple(store or bench_pipeline.STORES),
+            page_kib=tuple(page_kib or bench_pipeline.PAGE_KIB),
+            rounds=rounds,
+            round_mib=round_mib,
+            target=target,
+            wheels=wheels,
+            trace=trace,
+            requests=requests,
+        )
+        return bench_pipeline.run(options, screen)
+
+    return run_command("bench pipeline", json, body)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from hicache_impl.storage.keys import check_keys, is_key, page_namespace, storage_key
+from hicache_impl.storage.keys import check_keys, is_key, page_namespace, storage_key, storage_keys
 from hicache_impl.storage.opening import open_storage
 from hicache_impl.storage.pages import check_pages, fill_page, page_to_bytes
 
@@ -57,4 +57,5 @@ __all__ = [
     "page_namespace",
     "page_to_bytes",
     "storage_key",
+    "storage_keys",
 ]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from hicache_impl.storage.checksum import ABSENT, HEADER_BYTES, SHORT
-from hicache_impl.storage.pages import Run, copy_to_runs, size_of
+from hicache_impl.storage.pages import Run, Runs, copy_to_runs
 from hicache_impl.storage.patience import Patience
 from hicache_impl.storage.store import PageStore
 
@@ -100,7 +100,7 @@ class ApartStore(PageStore):
                 return first + int(present.index(False))
         return len(keys)
 
-    def _get(self, keys: Sequence[str], destinations: Sequence[Sequence[Run]]) -> list[str]:
+    def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
         outcomes: list[str] = []
         for part in _parts(destinations):
             try:
@@ -109,7 +109,7 @@ class ApartStore(PageStore):
                 return outcomes + [_UNREACHABLE] * (len(keys) - len(outcomes))
         return outcomes
 
-    def _read(self, keys: Sequence[str], destinations: Sequence[Sequence[Run]], slot: _Slot) -> list[str]:
+    def _read(self, keys: Sequence[str], destinations: Sequence[Runs], slot: _Slot) -> list[str]:
         places = slot.places(destinations)
         if places is None:
             return [SHORT] * len(keys)
@@ -120,7 +120,7 @@ class ApartStore(PageStore):
             raise _NoAnswer
         return [self._take(slot, *of_page) for of_page in zip(keys, places, sizes, destinations, strict=True)]
 
-    def _take(self, slot: _Slot, key: str, place: tuple[int, int], size_bytes: int, runs: Sequence[Run]) -> str:
+    def _take(self, slot: _Slot, key: str, place: tuple[int, int], size_bytes: int, runs: Runs) -> str:
         if size_bytes < 0:
             return ABSENT
         if size_bytes != place[1]:
@@ -129,7 +129,7 @@ class ApartStore(PageStore):
         copy_to_runs(record[HEADER_BYTES:], runs)
         return self.records.judge(key, record[:HEADER_BYTES].data, size_bytes - HEADER_BYTES, runs)
 
-    def _put(self, keys: Sequence[str], sources: Sequence[Sequence[Run]]) -> list[bool]:
+    def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
         stored: list[bool] = []
         for part in _parts(sources):
             try:
@@ -139,7 +139,7 @@ class ApartStore(PageStore):
                 return stored + [False] * (len(keys) - len(stored))
         return stored
 
-    def _write(self, keys: Sequence[str], sources: Sequence[Sequence[Run]], slot: _Slot) -> list[bool]:
+    def _write(self, keys: Sequence[str], sources: Sequence[Runs], slot: _Slot) -> list[bool]:
         places = slot.places(sources)
         if places is None:
             return [False] * len(keys)
@@ -149,7 +149,7 @@ class ApartStore(PageStore):
             for run in runs:
                 np.copyto(record[at : at + run.size], run.reshape(-1))
                 at += run.size
-            record[:HEADER_BYTES] = np.frombuffer(self.records.header(key, [record[HEADER_BYTES:]]), np.uint8)
+            record[:HEADER_BYTES] = np.frombuffer(self.records.header(key, Runs([record[HEADER_BYTES:]])), np.uint8)
         answer: Any = slot.ask(["put", list(keys), places], self._answer_s)
         return answer if _is_list_of(bool, answer, len(keys)) else [False] * len(keys)
 
@@ -228,12 +228,12 @@ class _Slot:
         self._memory = memory
         self._first = number * SLOT_BYTES
 
-    def places(self, pages: Sequence[Sequence[Run]]) -> list[tuple[int, int]] | None:
+    def places(self, pages: Sequence[Runs]) -> list[tuple[int, int]] | None:
         """Where the records of these pages go, and their sizes; None: they do not fit."""
         places: list[tuple[int, int]] = []
         at = self._first
         for runs in pages:
-            size_bytes = HEADER_BYTES + size_of(runs)
+            size_bytes = HEADER_BYTES + runs.size_bytes
             places.append((at, size_bytes))
             # At a multiple of 64, as copies are quickest.
             at += -(-size_bytes // 64) * 64
@@ -338,12 +338,12 @@ class _Helper:
             return said
 
 
-def _parts(pages: Sequence[Sequence[Run]]) -> list[slice]:
+def _parts(pages: Sequence[Runs]) -> list[slice]:
     """Slices of a batch that fit into a slot; what does not fit alone is one by itself."""
     parts: list[slice] = []
     first = used_bytes = 0
     for index, runs in enumerate(pages):
-        size_bytes = size_of(runs) + HEADER_BYTES + 64
+        size_bytes = runs.size_bytes + HEADER_BYTES + 64
         if index > first and (used_bytes + size_bytes > SLOT_BYTES or index - first == PAGES_MAX):
             parts.append(slice(first, index))
             first, used_bytes = index, 0

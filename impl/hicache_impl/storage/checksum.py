@@ -8,12 +8,11 @@ written without checksums has a magic of its own and no digest: who checks, cann
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 from xxhash import xxh3_64_intdigest, xxh3_128, xxh3_128_digest
 
-from hicache_impl.storage.pages import Run, size_of
+from hicache_impl.storage.pages import Runs
 
 MAGIC = b"HiCkPg02"
 MAGIC_UNCHECKED = b"HiCkPg-2"
@@ -37,20 +36,20 @@ class Records:
     def __init__(self, checksums: bool) -> None:
         self.checksums = checksums
 
-    def header(self, key: str, runs: Sequence[Run]) -> bytes:
+    def header(self, key: str, runs: Runs) -> bytes:
         """The header of the page whose bytes these are."""
-        size_bytes = size_of(runs)
+        size_bytes = runs.size_bytes
         if not self.checksums:
             return _HEADER.pack(MAGIC_UNCHECKED, size_bytes, _NO_DIGEST)
         return _HEADER.pack(MAGIC, size_bytes, digest_of(key, runs))
 
-    def judge(self, key: str, header: Any, payload_bytes: int, runs: Sequence[Run]) -> str:
+    def judge(self, key: str, header: Any, payload_bytes: int, runs: Runs) -> str:
         """HIT, or why it is none. `header`: 32 bytes; `payload_bytes`: so many were there; `runs`: where they are now,
         as many as were wanted."""
         magic, size_bytes, digest = _HEADER.unpack(header)
         if magic not in (MAGIC, MAGIC_UNCHECKED):
             return CORRUPT
-        if not size_bytes == payload_bytes == size_of(runs):
+        if not size_bytes == payload_bytes == runs.size_bytes:
             return SHORT
         if not self.checksums:
             return HIT
@@ -59,7 +58,7 @@ class Records:
         return HIT if digest == digest_of(key, runs) else CORRUPT
 
 
-def digest_of(key: str, runs: Sequence[Run]) -> bytes:
+def digest_of(key: str, runs: Runs) -> bytes:
     """16 bytes: xxh3_128 of the runs, one behind the other, seeded by the key."""
     seed = xxh3_64_intdigest(key.encode())
     if len(runs) == 1:

@@ -19,7 +19,7 @@ import numpy as np
 
 from hicache_impl.storage.checksum import ABSENT, HEADER_BYTES, SHORT, UNREADABLE
 from hicache_impl.storage.keys import check_keys, is_key
-from hicache_impl.storage.pages import Run
+from hicache_impl.storage.pages import Run, Runs
 from hicache_impl.storage.store import PageStore
 
 _TEMPORARY = ".tmp-"
@@ -69,10 +69,10 @@ class FileStorage(PageStore):
                 return count
         return len(keys)
 
-    def _get(self, keys: Sequence[str], destinations: Sequence[Sequence[Run]]) -> list[str]:
+    def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
         return [self._read(key, runs) for key, runs in zip(keys, destinations, strict=True)]
 
-    def _read(self, key: str, runs: Sequence[Run]) -> str:
+    def _read(self, key: str, runs: Runs) -> str:
         header = bytearray(HEADER_BYTES)
         # One byte more than is wanted, so that a longer file is seen without reading all of it.
         excess = bytearray(1)
@@ -92,10 +92,10 @@ class FileStorage(PageStore):
             return SHORT
         return self.records.judge(key, header, read_bytes - HEADER_BYTES, runs)
 
-    def _put(self, keys: Sequence[str], sources: Sequence[Sequence[Run]]) -> list[bool]:
+    def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
         return [self._put_one(key, runs) for key, runs in zip(keys, sources, strict=True)]
 
-    def _put_one(self, key: str, runs: Sequence[Run]) -> bool:
+    def _put_one(self, key: str, runs: Runs) -> bool:
         header = self.records.header(key, runs)
         # The directory may be deleted between making it and renaming into it; then it is made again.
         return any(self._write(self._path(key), [header, *runs]) for _ in range(_PUT_ATTEMPTS))

@@ -16,6 +16,12 @@ def storage_key(page_hash: bytes, shard: str) -> str:
     return f"{page_hash.hex()}_{shard}"
 
 
+def storage_keys(page_hashes: Sequence[bytes], shard: str) -> list[str]:
+    """`storage_key` of each."""
+    ending = f"_{shard}"
+    return [page_hash.hex() + ending for page_hash in page_hashes]
+
+
 def page_namespace(*, model: str, layout: str = "", dtype: str = "", adapter: str = "", salt: str = "") -> str:
     """The namespace of a hash chain, and so of every page's name: whatever makes the same tokens other bytes.
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hicache_impl.storage.checksum import ABSENT, SHORT
-from hicache_impl.storage.pages import Run, copy_to_runs, size_of
+from hicache_impl.storage.checksum import ABSENT, HIT, SHORT
+from hicache_impl.storage.pages import Run, Runs, copy_to_runs
 from hicache_impl.storage.store import PageStore
 
 
@@ -35,7 +35,7 @@ class MemoryStorage(PageStore):
                     return count
         return len(keys)
 
-    def _get(self, keys: Sequence[str], destinations: Sequence[Sequence[Run]]) -> list[str]:
+    def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
         with self._lock:
             kept = list(map(self._pages.get, keys))
         return [
@@ -43,15 +43,16 @@ class MemoryStorage(PageStore):
             for key, record, runs in zip(keys, kept, destinations, strict=True)
         ]
 
-    def _fill(self, key: str, header: bytes, payload: Run, runs: Sequence[Run]) -> str:
-        if payload.size != size_of(runs):
+    def _fill(self, key: str, header: bytes, payload: Run, runs: Runs) -> str:
+        if payload.size != runs.size_bytes:
             return SHORT
         copy_to_runs(payload, runs)
-        return self.records.judge(key, header, payload.size, runs)
+        # Nobody but this store can reach the bytes; so without digests there is nothing to judge.
+        return self.records.judge(key, header, payload.size, runs) if self.records.checksums else HIT
 
-    def _put(self, keys: Sequence[str], sources: Sequence[Sequence[Run]]) -> list[bool]:
+    def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
         copies = [np.concatenate([run.reshape(-1) for run in runs]) for runs in sources]
-        headers = [self.records.header(key, [copy]) for key, copy in zip(keys, copies, strict=True)]
+        headers = [self.records.header(key, Runs([copy])) for key, copy in zip(keys, copies, strict=True)]
         with self._lock:
             self._pages.update(zip(keys, zip(headers, copies, strict=True), strict=True))
         return [True] * len(keys)

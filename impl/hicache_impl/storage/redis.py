@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 from hicache_impl.storage.checksum import ABSENT, HEADER_BYTES, SHORT
 from hicache_impl.storage.keys import is_key
-from hicache_impl.storage.pages import Run, copy_to_runs, size_of
+from hicache_impl.storage.pages import Runs, copy_to_runs
 from hicache_impl.storage.patience import Patience
 from hicache_impl.storage.store import PageStore
 
@@ -92,7 +92,7 @@ class RedisStorage(PageStore):
                 pipeline.exists(name)
             return pipeline.execute(raise_on_error=False)
 
-    def _get(self, keys: Sequence[str], destinations: Sequence[Sequence[Run]]) -> list[str]:
+    def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
         outcomes: list[str] = []
         for part in _parts(destinations):
             names = [self._prefix + key for key in keys[part]]
@@ -103,15 +103,15 @@ class RedisStorage(PageStore):
             outcomes += map(self._take, keys[part], records, destinations[part])
         return outcomes
 
-    def _take(self, key: str, record: bytes | None, runs: Sequence[Run]) -> str:
+    def _take(self, key: str, record: bytes | None, runs: Runs) -> str:
         if record is None:
             return ABSENT
-        if len(record) != HEADER_BYTES + size_of(runs):
+        if len(record) != HEADER_BYTES + runs.size_bytes:
             return SHORT
         copy_to_runs(np.frombuffer(record, np.uint8, offset=HEADER_BYTES), runs)
         return self.records.judge(key, record[:HEADER_BYTES], len(record) - HEADER_BYTES, runs)
 
-    def _put(self, keys: Sequence[str], sources: Sequence[Sequence[Run]]) -> list[bool]:
+    def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
         stored: list[bool] = []
         for part in _parts(sources):
             answers = self._asked(partial(self._set, keys[part], sources[part]), None)
@@ -121,7 +121,7 @@ class RedisStorage(PageStore):
             stored += [answer is True for answer in answers]
         return stored
 
-    def _set(self, keys: Sequence[str], sources: Sequence[Sequence[Run]]) -> list[Any]:
+    def _set(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[Any]:
         with self._client.pipeline(transaction=False) as pipeline:
             for key, runs in zip(keys, sources, strict=True):
                 pipeline.set(
@@ -142,11 +142,11 @@ class RedisStorage(PageStore):
         return answer
 
 
-def _parts(pages: Sequence[Sequence[Run]]) -> Iterator[slice]:
+def _parts(pages: Sequence[Runs]) -> Iterator[slice]:
     """Slices of a batch, none of them of many more bytes than `BATCH_BYTES`."""
     first = size_bytes = 0
     for index, runs in enumerate(pages):
-        size_bytes += size_of(runs)
+        size_bytes += runs.size_bytes
         if size_bytes >= BATCH_BYTES:
             yield slice(first, index + 1)
             first, size_bytes = index + 1, 0

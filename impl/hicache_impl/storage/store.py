@@ -10,7 +10,7 @@ import torch
 from hicache_impl.storage.checksum import HIT, Records
 from hicache_impl.storage.counts import Counts
 from hicache_impl.storage.keys import check_keys
-from hicache_impl.storage.pages import Run, check_pages, runs_of, whole_runs
+from hicache_impl.storage.pages import Runs, all_runs, check_pages, whole_runs
 
 
 class PageStore(ABC):
@@ -28,11 +28,11 @@ class PageStore(ABC):
     def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
         """Fill each destination whose page is whole; anything else is a miss and is counted."""
         check_pages(keys, into)
-        destinations = [runs_of(page) for page in into]
-        if None not in destinations:
-            return self.counts.reads(self._get(keys, destinations))  # type: ignore[arg-type]  # None is in it nowhere
+        destinations = all_runs(into)
+        if destinations is not None:
+            return self.counts.reads(self._get(keys, destinations))
         copies = [torch.empty(page.shape, dtype=torch.uint8) for page in into]
-        outcomes = self._get(keys, [[copy.numpy()] for copy in copies])
+        outcomes = self._get(keys, [whole_runs(copy) for copy in copies])
         for page, copy, outcome in zip(into, copies, outcomes, strict=True):
             if outcome == HIT:
                 page.copy_(copy)
@@ -41,7 +41,7 @@ class PageStore(ABC):
     def put_from(self, keys: Sequence[str], pages: Sequence[torch.Tensor]) -> list[bool]:
         """Store each page, over whatever is there, so that a bad one is mended; False where the medium refuses."""
         check_pages(keys, pages)
-        return self.counts.writes(self._put(keys, [whole_runs(page) for page in pages]))
+        return self.counts.writes(self._put(keys, all_runs(pages) or [whole_runs(page) for page in pages]))
 
     def stats(self) -> dict[str, int]:
         """A copy of the counts; see `Counts`."""
@@ -60,9 +60,9 @@ class PageStore(ABC):
         """How many of the keys, from the first, without a gap."""
 
     @abstractmethod
-    def _get(self, keys: Sequence[str], destinations: Sequence[Sequence[Run]]) -> list[str]:
+    def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
         """What became of each page: HIT, or why not."""
 
     @abstractmethod
-    def _put(self, keys: Sequence[str], sources: Sequence[Sequence[Run]]) -> list[bool]:
+    def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
         """Which pages are stored."""

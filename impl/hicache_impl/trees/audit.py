@@ -121,6 +121,8 @@ def _audit_counters(tree: RadixTree, nodes: list[Node]) -> Iterator[str]:
             yield f"{name}: the tree counts {counted}, its nodes have {found}"
     for node in (tree.root, *nodes):
         children = node.children.values()
+        if node.protected_below != (node.host_ref > 0) + sum(child.protected_below for child in children):
+            yield f"{node} counts {node.protected_below} protected nodes from itself down"
         if node.device_children != sum(child.device is not None for child in children):
             yield f"{node} counts {node.device_children} children on device"
         if node.host_children != sum(child.host is not None for child in children):

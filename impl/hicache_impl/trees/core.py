@@ -49,6 +49,7 @@ class RadixTree:
         self.host_order = EvictionOrder()
         self.device_order = EvictionOrder()
         self.host_only_pages = 0
+        self._kept_pages = 0
         # Told of each value that comes (True) or goes: the node, its parent, "device" or "host".
         self.on_change: Callable[[Node, Node, str, bool], None] | None = None
         # A component has slots beside the pages with these hashes on a tier from now on (True), or no longer (False).
@@ -98,19 +99,8 @@ class RadixTree:
         return self._device_pages
 
     def evictable_host_pages(self) -> int:
-        """What `evict_host` frees when asked for everything: host-only pages that no protected node hangs below.
-
-        Walks up from the protected nodes only; these are as few as there are pending operations and backups.
-        """
-        kept_pages = 0
-        seen: set[int] = set()
-        for protected in self.protected.values():
-            node: Node | None = protected
-            while node is not None and node.device is None and node.id not in seen:
-                seen.add(node.id)
-                kept_pages += len(node)
-                node = node.parent
-        return self.host_only_pages - kept_pages
+        """What `evict_host` frees when asked for everything: host-only pages that no protected node hangs below."""
+        return self.host_only_pages - self._kept_pages
 
     def audit(self) -> list[str]:
         """One line for each thing that is wrong; empty when the tree is sound. Walks the whole tree."""
@@ -359,7 +349,9 @@ class RadixTree:
         if node.host is None:
             raise TreeError(f"{node} has no host value to protect")
         node.host_ref += 1
-        self.protected[node.id] = node
+        if node.host_ref == 1:
+            self.protected[node.id] = node
+            self._count_protected(node, 1)
         self._refresh(node)
 
     def unprotect_host(self, node: Node) -> None:
@@ -369,7 +361,18 @@ class RadixTree:
         node.host_ref -= 1
         if node.host_ref == 0:
             del self.protected[node.id]
+            self._count_protected(node, -1)
         self._refresh(node)
+
+    def _count_protected(self, node: Node, change: int) -> None:
+        """One protected node more or less, seen by all above it: what is host-only and above one, is kept."""
+        step: Node | None = node
+        while step is not None:
+            was_kept = step.protected_below > 0
+            step.protected_below += change
+            if step.device is None:
+                self._kept_pages += len(step) * ((step.protected_below > 0) - was_kept)
+            step = step.parent
 
     def lock_device(self, node: Node) -> None:
         """Forbid evicting the device values of `node` and of all above it. TreeError: it is not on device."""
@@ -442,6 +445,7 @@ class RadixTree:
         assert 0 < at < len(node)
         upper = self._new_node(node.pages[:at], node.hashes[:at], parent)
         upper.lock_ref, upper.hits = node.lock_ref, node.hits
+        upper.protected_below = node.protected_below
         upper.slots_ref = node.slots_ref
         if upper.slots_ref:
             self.held[upper.id] = upper
@@ -493,6 +497,8 @@ class RadixTree:
         self._host_pages += host_change * len(node)
         self.host_only_pages -= len(node) if node.device is None and node.host is not None else 0
         self.host_only_pages += len(node) if device is None and host is not None else 0
+        if node.protected_below:
+            self._kept_pages += len(node) * ((device is None) - (node.device is None))
         parent.device_children += device_change
         parent.host_children += host_change
         node.device, node.host = device, host

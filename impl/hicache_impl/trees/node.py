@@ -24,9 +24,9 @@ class Node:
 
     `slots[component, tier]` maps positions, counted from the node's first page, to slots of the component's pool; a
     pair without slots is left out. `lock_ref` counts the locks of this node and of its descendants, `host_ref` the
-    protections of this node alone, `slots_ref` those who still read its slots on host. `last_access` is a counter, not
-    a clock. `hits` counts how often it was inserted, for the write policy. A node that left the tree has `detached` set
-    and no values.
+    protections of this node alone, `protected_below` the nodes from this one down that are protected, `slots_ref`
+    those who still read its slots on host. `last_access` is a counter, not a clock. `hits` counts how often it was
+    inserted, for the write policy. A node that left the tree has `detached` set and no values.
     """
 
     id: int
@@ -37,6 +37,7 @@ class Node:
     host: list[int] | None = None
     lock_ref: int = 0
     host_ref: int = 0
+    protected_below: int = 0
     slots_ref: int = 0
     last_access: int = 0
     hits: int = 0

@@ -262,6 +262,7 @@ def build(config: Mapping[str, Any], settings: Settings, groups: Groups, place: 
     built so."""
     page = config["page_size"]
     values = _sizes(device_pages_of(config) * page, page, layers_of(config, place))
+    values["head_dim"] = config.get("head_dim", HEAD_DIM)
     requests = _requests(values) if has_states(config, kind) else None
     pool = _pool(config, values, requests)
     device = getattr(pool, "full_kv_pool", pool)

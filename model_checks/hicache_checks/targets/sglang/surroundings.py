@@ -12,9 +12,11 @@ import inspect
 import itertools
 import os
 import types
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from hicache_checks.targets.sglang.device import DEVICE, TorchOf
@@ -197,15 +199,28 @@ def page_hashes(tokens: Any, prior: bytes | None, page_size: int | None = None) 
     Without a page size, one hash over all tokens. Where a key consists of pairs of neighbours, both of each count.
     """
     raw = tokens.raw_token_ids() if hasattr(tokens, "raw_token_ids") else getattr(tokens, "token_ids", tokens)
-    pairs = itertools.pairwise(raw) if getattr(tokens, "is_bigram", False) else raw
-    units = [unit if isinstance(unit, tuple) else (unit,) for unit in itertools.islice(pairs, len(tokens))]
-    step = page_size or len(units)
+    words = _words(raw, len(tokens), bool(getattr(tokens, "is_bigram", False)))
+    count = len(tokens)
+    unit_bytes = len(words) // count if count else 0
+    step = page_size or count
+    sha256 = hashlib.sha256
     hashes = []
-    for start in range(0, len(units), step):
-        words = b"".join(int(token).to_bytes(4, "little") for unit in units[start : start + step] for token in unit)
-        prior = hashlib.sha256((prior or b"") + words).digest()
+    for start in range(0, count, step):
+        prior = sha256((prior or b"") + words[start * unit_bytes : (start + step) * unit_bytes]).digest()
         hashes.append(prior.hex())
     return hashes if page_size else hashes[0]
+
+
+def _words(raw: Any, count: int, is_bigram: bool) -> bytes:
+    """The first `count` units of a key, four bytes a token."""
+    if isinstance(raw, array) and raw.typecode == "q" and not is_bigram:
+        tokens = np.frombuffer(raw, np.int64, count)
+        if count and not 0 <= int(tokens.min()) <= int(tokens.max()) < 1 << 32:
+            raise OverflowError("a token has four bytes")
+        return tokens.astype("<u4").tobytes()
+    pairs = itertools.pairwise(raw) if is_bigram else raw
+    units = [unit if isinstance(unit, tuple) else (unit,) for unit in itertools.islice(pairs, count)]
+    return b"".join(int(token).to_bytes(4, "little") for unit in units for token in unit)
 
 
 def _zeros(dims: Any, dtype: torch.dtype, device: Any = None, **_: Any) -> torch.Tensor:

@@ -1,0 +1,1 @@
+"""How fast the implementation is, beside the limits of the machine. Measures; never judges."""
