@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -22,7 +22,9 @@ def open_storage(spec: str, checksums: bool = True) -> Storage:
     ValueError, one line: no such store, or one that cannot be used.
     """
     if spec == "memory":
-        return _class("memory", "MemoryStorage")(checksums=checksums)
+        from hicache_impl.storage.memory import MemoryStorage
+
+        return MemoryStorage(checksums=checksums)
     kind, _, rest = spec.partition(":")
     opener = _OPENERS.get(kind)
     if opener is None or not rest:
@@ -31,12 +33,16 @@ def open_storage(spec: str, checksums: bool = True) -> Storage:
 
 
 def _open_file(directory: str, checksums: bool) -> Storage:
-    return _in_directory(lambda: _class("file", "FileStorage")(directory, checksums=checksums), directory)
+    from hicache_impl.storage.file import FileStorage
+
+    return _in_directory(lambda: FileStorage(directory, checksums=checksums), directory)
 
 
 def _open_lmdb(rest: str, checksums: bool) -> Storage:
     directory, options = _options(rest, {"map_bytes": _positive})
-    return _in_directory(lambda: _class("lmdb", "LmdbStorage")(directory, checksums=checksums, **options), directory)
+    with _installed("lmdb"):
+        from hicache_impl.storage.lmdb import LmdbStorage
+    return _in_directory(lambda: LmdbStorage(directory, checksums=checksums, **options), directory)
 
 
 def _open_redis(rest: str, checksums: bool) -> Storage:
@@ -44,28 +50,35 @@ def _open_redis(rest: str, checksums: bool) -> Storage:
     host, port, database = _address(place, "redis://HOST:PORT/DATABASE")
     if not database.isdecimal():
         raise ValueError(f"a database of redis has a number, not {database!r}")
-    return _class("redis", "RedisStorage")(host, port, int(database), checksums=checksums, **options)
+    with _installed("redis"):
+        from hicache_impl.storage.redis import RedisStorage
+    return RedisStorage(host, port, int(database), checksums=checksums, **options)
 
 
 def _open_mooncake(rest: str, checksums: bool) -> Storage:
     place, options = _options(rest, {"prefix": str, "local": str})
     host, port, _ = _address(place, "mooncake://HOST:PORT")
-    return _class("mooncake", "MooncakeStorage")(host, port, checksums=checksums, **options)
+    from hicache_impl.storage.mooncake import MooncakeStorage
+
+    return MooncakeStorage(host, port, checksums=checksums, **options)
 
 
 def _open_dynamic(rest: str, checksums: bool) -> Storage:
     module, _, name = rest.partition(":")
     if not module or not name.isidentifier():
         raise ValueError(f"a store from outside is named dynamic:MODULE:CLASS, not {rest!r}")
-    return _class("dynamic", "DynamicStorage")(module, name, checksums=checksums)
+    from hicache_impl.storage.dynamic import DynamicStorage
+
+    return DynamicStorage(module, name, checksums=checksums)
 
 
-def _class(module: str, name: str) -> Any:
-    """Imported when it is opened: what a store needs may not be installed."""
+@contextmanager
+def _installed(store: str) -> Iterator[None]:
+    """Stores are imported when they are opened: what one of them needs may not be installed."""
     try:
-        return getattr(import_module(f"hicache_impl.storage.{module}"), name)
+        yield
     except ImportError as error:
-        raise ValueError(f"the store {module} needs what is not installed: {error}") from error
+        raise ValueError(f"the store {store} needs what is not installed: {error}") from error
 
 
 def _in_directory(opened: Callable[[], Storage], directory: str) -> Storage:
