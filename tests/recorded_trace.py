@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cache_scenario import Scenario, tokens
 from hicache_checks.conformance.merge import Merger
 from hicache_checks.conformance.monitor import Finding, Monitor, MonitorConfig
 from hicache_checks.conformance.observation import Event, checked
 from hicache_checks.conformance.traces import write_trace
+from hicache_impl.adapter import Reference
+from hicache_impl.controller import Controller
 from hicache_impl.layout import Layout
 
 
@@ -53,7 +56,7 @@ def recorded(ranks: int = 2, stages: int = 1) -> list[list[Event]]:
     reference.prefill(tokens(5, 4))
     reference.quiesce()
     reference.close()
-    return [list(checked(log.take_since(0))) for log in reference.logs()]
+    return logs_of(reference)
 
 
 def recorded_clamp(ranks: int = 2) -> list[list[Event]]:
@@ -70,7 +73,85 @@ def recorded_clamp(ranks: int = 2) -> list[list[Event]]:
     assert scenario.poll("first")[:2] == (True, "fetched")
     scenario.reference.quiesce()
     scenario.reference.close()
-    return [list(checked(log.take_since(0))) for log in scenario.reference.logs()]
+    return logs_of(scenario.reference)
+
+
+class FailsOnce(Controller):
+    """The last rank cannot start all its threads, while `fails`."""
+
+    fails = False
+
+    def start(self) -> None:
+        super().start()
+        if FailsOnce.fails and self.rank == self.config.ranks - 1:
+            raise RuntimeError("no thread can be had")
+
+
+def recorded_control(ranks: int = 2) -> list[list[Event]]:
+    """A detach is given up, another comes with operations on their way; an attach fails, the next does not; resets."""
+    scenario = Scenario(
+        ranks=ranks, host_pages=config_of(ranks).host_pages, threshold_pages=1, controller_class=FailsOnce, timeout_s=2
+    )
+    reference = scenario.reference
+    scenario.fetch("before", tokens(1, 2))
+    scenario.runtime.hold("io.copied", ranks - 1)
+    scenario.submit("reading", tokens(2, 2))
+    scenario.turn()
+    scenario.submit("answered", tokens(3, 1))
+    reference.settle()
+    assert not reference.detach()
+    scenario.runtime.release_all()
+    scenario.submit("again", tokens(4, 2))
+    scenario.turn()
+    scenario.submit("waits", tokens(5, 1))
+    assert reference.detach()
+    assert reference.submit("late", tokens(1, 3))["reason"] == "detached"
+    reference.prefill(tokens(6, 1))
+    FailsOnce.fails = True
+    assert not reference.attach()
+    FailsOnce.fails = False
+    assert reference.attach()
+    scenario.fetch("again", tokens(4, 2))
+    scenario.submit("lost", tokens(7, 2))
+    scenario.turn()
+    assert reference.begin_again()
+    scenario.fetch("lost", tokens(7, 2))
+    assert reference.detach()
+    assert reference.begin_again()
+    scenario.fetch("before", tokens(1, 2))
+    reference.close()
+    return logs_of(reference)
+
+
+def recorded_tiers(ranks: int = 2, **settings: Any) -> list[list[Event]]:
+    """Prompts are computed, copied to the host, stored, loaded back; a store refuses some; one comes while detached."""
+    scenario = Scenario(ranks=ranks, host_pages=config_of(ranks).host_pages, threshold_pages=1, **settings)
+    reference = scenario.reference
+    scenario.runtime.hold("backup.take")
+    reference.prefill(tokens(1, 1))
+    reference.prefill(tokens(2, 2))
+    scenario.turn()
+    reference.break_storage(ranks - 1, "put", "miss")
+    scenario.runtime.release_all()
+    reference.quiesce()
+    reference.heal_storage()
+    reference.evict_device(3)
+    reference.prefill(tokens(1, 1))
+    reference.prefill([*tokens(2, 2), *tokens(3, 1)])
+    reference.quiesce()
+    assert reference.detach()
+    reference.prefill(tokens(4, 1))
+    assert reference.attach()
+    reference.prefill(tokens(5, 1))
+    reference.quiesce()
+    reference.close()
+    return logs_of(reference)
+
+
+def logs_of(reference: Reference) -> list[list[Event]]:
+    """What each rank logged, up to its last word; what its threads log after that is not looked at."""
+    logs = [list(checked(log.take_since(0))) for log in reference.logs()]
+    return [log[: next((i for i, event in enumerate(log, 1) if event.kind == "closed"), None)] for log in logs]
 
 
 def explain(

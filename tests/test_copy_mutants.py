@@ -21,7 +21,7 @@ CAUGHT_BY: dict[str, tuple[str, ...]] = {
     "sched_backs_up_before_it_lands": ("P30", "P6"),
     "sched_unlocks_what_is_written": ("P31 threads_survive: the write thread died: UnownedPage", "P30", "P6"),
     "sched_loads_without_a_lock": ("FreeUnderWriter",),
-    "sched_backs_up_what_a_split_left": ("P32 stored_is_stored",),
+    "sched_backs_up_what_a_split_left": ("sched_take_copy (§10.2)",),
     "sched_takes_copies_by_its_own_count": ("P7", "observed_state"),
     "sched_writes_back_without_copying": ("P6", "P30"),
     "sched_loads_what_making_room_takes": ("TreeError",),

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cache_scenario import Scenario, tokens
+from hicache_impl.audit import Synthetic
 from hicache_impl.config import CacheConfig
 from hicache_impl.keys import chain_hashes
+from hicache_impl.page_pool import DoubleFree
 from hicache_impl.pool_spec import PoolSpec
 from hicache_impl.storage import open_storage
-from hicache_impl.trees.components import HOST
+from hicache_impl.trees.components import HOST, TIERS
 
 DRAFT = {"name": "draft", "kind": "sidecar", "layers": 2, "layer_bytes": 8}
 INDEX = {"name": "index", "kind": "sidecar", "place": "packed"}
@@ -491,6 +494,67 @@ def test_audit_sees(name: str) -> None:
     with pytest.raises(AssertionError, match=expected):
         assert s.reference.audit() == [], "\n".join(s.reference.audit())
     s.reference.close()
+
+
+class Zeros:
+    """A model for which everything is zero."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def page(self, page_hash: bytes) -> torch.Tensor:
+        return torch.zeros_like(self._cache.device.view(0))
+
+    def slot(self, pool: str, page_hash: bytes) -> torch.Tensor:
+        return torch.zeros_like(self._cache.extra[pool].device.view(0))
+
+
+def test_the_audit_takes_what_a_model_has_computed() -> None:
+    s = Scenario(**ALL)
+    s.reference.prefill(tokens(1, 3))
+    s.reference.quiesce()
+    (cache,) = s.reference.caches
+    problems = "\n".join(cache.audit(Zeros(cache)))
+    for what in ("host pages", "device pages", *(f"{tier} slots" for tier in TIERS)):
+        assert f"P6 wrong bytes in {what}" in problems
+    for pool in (cache.host, cache.device, *(each.on(tier) for each in cache.extra.values() for tier in TIERS)):
+        pool.data.zero_()
+    assert cache.audit(Zeros(cache)) == []
+    s.reference.close()
+
+
+# --- slots that the model fills ------------------------------------------------------------------------------------
+
+
+def test_a_model_has_slots_until_it_hands_them_over(scenario: Callable[..., Scenario]) -> None:
+    s = scenario(tree="hi_mamba", pools=[{**STATE, "device_slots": 2}])
+    key = s.reference.key(tokens(1, 2))
+    for cache in s.reference.caches:
+        pages, slots = cache.alloc_device(2), cache.alloc_device_slots("state", 2)
+        assert pages is not None
+        assert slots is not None
+        assert cache.alloc_device_slots("state", 1) is None
+        cache.free_device_slots("state", slots[:1])
+        for page, page_hash in zip(pages, chain_hashes(key), strict=True):
+            cache.device.view(page).copy_(Synthetic(cache).page(page_hash))
+        cache.extra["state"].device.view(slots[1]).copy_(Synthetic(cache).slot("state", chain_hashes(key)[-1]))
+        inserted = cache.insert(key, pages, {"state": {1: slots[1]}})
+        assert cache.match(key).ready_pages == 2
+        cache.lock(inserted.node)
+        assert cache.alloc_device_slots("state", 2) is None
+        cache.unlock(inserted.node)
+    s.reference.quiesce()
+    assert s.reference.audit() == []
+    for cache in s.reference.caches:
+        # What nobody uses makes room, and is on the host.
+        slots = cache.alloc_device_slots("state", 2)
+        assert slots is not None
+        assert (cache.match(key).ready_pages, len(cache.match(key).device_pages)) == (0, 2)
+        cache.free_device_slots("state", slots)
+        with pytest.raises(KeyError):
+            cache.alloc_device_slots("draft", 1)
+        with pytest.raises(DoubleFree):
+            cache.free_device_slots("state", slots)
 
 
 # --- the configuration ---------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ PACKAGES = {
     "hicache_impl": ROOT / "impl" / "hicache_impl",
     "hicache_checks": ROOT / "model_checks" / "hicache_checks",
 }
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 # What a package may import of the other two.
 MAY_IMPORT = {"hicache_spec": set(), "hicache_impl": set(), "hicache_checks": {"hicache_spec"}}
 # The specification reads anywhere: the standard library, and `transitions` where the table becomes a machine.
@@ -63,6 +64,13 @@ def test_imports_point_one_way(package: str) -> None:
     assert not {path: names for path, names in wrong.items() if names}
 
 
+def test_examples_show_the_implementation_alone() -> None:
+    assert EXAMPLES
+    forbidden = PACKAGES.keys() - {"hicache_impl"}
+    wrong = {path.name: roots(path) & forbidden for path in EXAMPLES}
+    assert not {name: names for name, names in wrong.items() if names}
+
+
 def test_the_specification_needs_only_the_standard_library() -> None:
     wrong = {}
     for path in modules("hicache_spec"):
@@ -85,12 +93,14 @@ def test_nothing_in_the_product_imports_a_mutant() -> None:
 
 def test_no_module_is_a_drawer() -> None:
     names = [path for package in PACKAGES for path in PACKAGES[package].rglob("*")]
-    names += list((ROOT / "tests").rglob("*"))
+    names += [*(ROOT / "tests").rglob("*"), *EXAMPLES]
     assert not [str(path.relative_to(ROOT)) for path in names if path.stem in FORBIDDEN_NAMES]
 
 
 def test_files_stay_small() -> None:
-    files = [path for package in PACKAGES for path in modules(package)] + sorted((ROOT / "tests").rglob("*.py"))
+    files = (
+        [path for package in PACKAGES for path in modules(package)] + sorted((ROOT / "tests").rglob("*.py")) + EXAMPLES
+    )
     lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     assert not {path: lines for path, lines in lengths.items() if lines > LINES_MAX}
 

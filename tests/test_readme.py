@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 SPANS = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", README)
 # What a reader is told to type; output of a program is in a marked block.
 CODE = [*spec_tables.fenced(re.sub(r"<!-- .*?<!-- end -->", "", README, flags=re.DOTALL), "text"), *SPANS]
-MARKERS = ("target output", "verify output", "test output", "bench output", "counterexample")
+MARKERS = ("target output", "verify output", "test output", "bench output", "decode output", "counterexample")
 # The counterexample of `--bounds tiny` is found in its configuration `again`; these are its sizes.
 AGAIN = ("--requests", "1", "--attempts", "2", "--pages", "1", "--host-pages", "1")
 LEFT_OUT = "..."
@@ -102,6 +102,8 @@ def test_the_marked_blocks_hold_output() -> None:
     assert all(between(marker).strip() for marker in MARKERS)
     assert "$ hicheck verify --target sglang==" in between("target output")
     assert re.search(r"^target +sglang==.* findings$", between("target output"), re.MULTILINE)
+    assert between("decode output").startswith("$ python examples/decode.py\n")
+    assert between("decode output").endswith(" computed; exact\n")
     assert "$ make verify\n" in between("verify output")
     assert "\nverdict: pass\n" in between("verify output")
     assert re.search(r"^=+ \d+ passed.* in .*=+$", between("test output"), re.MULTILINE)

@@ -19,13 +19,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hicache_checks.conformance.logs import Explained, explain_traces
-from hicache_checks.conformance.observation import FIELDS, LogError, values_of
+from hicache_checks.conformance.observation import FIELDS, OF_CONTROL, LogError, values_of
 from hicache_checks.conformance.traces import LogFile
 from recorded_trace import recorded, recorded_clamp, write_recorded
 from spec_tables import page_tables
 
 PAGE = (Path(__file__).resolve().parents[1] / "spec" / "EVENTS.md").read_text(encoding="utf-8")
 LINES_OF_A_KIND = 12
+OF_POOLS = ("clamped", "slots_taken", "slots_freed")
 OTHER_TEXTS = ("other", "sched", "query", "min", "max", "barrier")
 
 
@@ -111,7 +112,7 @@ def test_the_recorded_trace_is_explained() -> None:
         assert outcome.finding is None
         assert (outcome.whole, outcome.events) == (True, len(trace(ranks)) - 2)
     kinds = {json.loads(line).get("kind") for line in trace(2)}
-    assert kinds >= set(FIELDS) - {"died", "clamped"}, "an event that is never recorded is never altered"
+    assert kinds >= set(FIELDS) - {"died", *OF_POOLS, *OF_CONTROL}, "an event that is never recorded is never altered"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -126,6 +127,8 @@ def test_a_clamp_that_is_altered_is_noticed_at_its_line(ranks: int) -> None:
     assert len(clamps) == ranks
     for number in clamps:
         for name, event in alterations(whole[number]):
+            if ranks == 1 and ("clamped", name) in free_on_the_page("one rank"):
+                continue
             outcome = explain([*whole[:number], json.dumps(event) + "\n", *whole[number + 1 :]])
             assert is_refused(outcome), f"{name}: {event}"
             assert number + 1 in named(outcome), f"{name}: {event}: {outcome}"
@@ -174,7 +177,7 @@ def test_an_altered_field_is_noticed_at_its_line(line: int, data: st.DataObject)
 @given(lines, st.sampled_from(("remove", "repeat")))
 def test_an_edit_that_is_numbered_anew_is_noticed_from_its_line_on(line: int, how: str) -> None:
     """Whoever takes an event out, or puts one in, and counts again, is found by what no longer follows."""
-    assume(json.loads(trace(2)[line])["kind"] not in ("loaded", "closed"))
+    assume(json.loads(trace(2)[line])["kind"] != "closed")
     kept = [trace(2)[line]] * 2 if how == "repeat" else []
     outcome = explain(numbered([*trace(2)[:line], *kept, *trace(2)[line + 1 :]]))
     assert is_refused(outcome)
@@ -209,4 +212,4 @@ def test_the_list_of_what_is_free_is_exact(ranks: int, column: str) -> None:
             outcome = explain([*whole[:line], json.dumps(event) + "\n", *whole[line + 1 :]])
             if not is_refused(outcome):
                 free.add((kind, name))
-    assert free == free_on_the_page(column)
+    assert free == {name for name in free_on_the_page(column) if name[0] not in (*OF_POOLS, *OF_CONTROL)}

@@ -17,7 +17,7 @@ from hicache_checks.conformance import logs as logs_module
 from hicache_checks.conformance.logs import Explained, TooFarApart, explain_traces
 from hicache_checks.conformance.monitor import MonitorConfig
 from hicache_checks.conformance.observation import Event, LogError
-from hicache_checks.conformance.traces import HEADER, LINE_BYTES_MAX, LogFile, write_trace
+from hicache_checks.conformance.traces import HEADER, LINE_BYTES_MAX, VERSION, LogFile, write_trace
 from hicache_impl.adapter import Reference
 from hicache_impl.runtime import ThreadRuntime
 from recorded_trace import Kept, config_of, recorded, write_recorded
@@ -149,7 +149,7 @@ END = len(whole())
 BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "empty": (lambda lines: [], "line 1: not the first line of a trace"),
     "no header": (lambda lines: lines[1:], "line 1: not the first line of a trace: it has no 'hicheck_trace'"),
-    "version": (edit(1, lambda h: h | {"hicheck_trace": 2}), "line 1: format version 2 is not known, only 1"),
+    "version": (edit(1, lambda h: h | {"hicheck_trace": 1}), "line 1: format version 1 is not known, only 2"),
     "version as text": (edit(1, lambda h: h | {"hicheck_trace": "1"}), "line 1: format version '1' is not known"),
     "header's unknown key": (edit(1, lambda h: h | {"colour": 1}), "line 1: unknown field 'colour'"),
     "header's missing key": (edit(1, without("policy")), "line 1: without 'policy'"),
@@ -254,7 +254,7 @@ def long_trace(folder: Path, rounds: int) -> Path:
             op = None if e["op"] is None else [f"r{n % 7}", n // 7 + 1]
             line = {"rank": 0, "seq": len(lines), "kind": e["kind"], "op": op, "data": data}
             lines.append(json.dumps(line) + "\n")
-    header = {"hicheck_trace": 1, "producer": "", "ranks": 1, "logs_of": [0], "policy": "wait_complete"}
+    header = {"hicheck_trace": VERSION, "producer": "", "ranks": 1, "logs_of": [0], "policy": "wait_complete"}
     sizes = {"host_pages": 4, "threshold_pages": 1, "limit_pages": 4}
     first, last = json.dumps(header | sizes) + "\n", json.dumps({"end": [len(lines)]}) + "\n"
     return saved(folder, [first, *lines, last], f"{rounds}.jsonl")

@@ -35,7 +35,20 @@ from hicache_impl.telemetry import Telemetry
 T = TypeVar("T")
 
 CAPABILITIES = (
-    *("events", "stop", "tiers", "store", "faults", "audit", "attach", "flush", "settle", "threads", "deaths"),
+    *(
+        "events",
+        "stop",
+        "tiers",
+        "store",
+        "faults",
+        "audit",
+        "attach",
+        "flush",
+        "resets",
+        "settle",
+        "threads",
+        "deaths",
+    ),
 )
 GATED_CAPABILITIES = ("gates", "clock")
 ONE_BY_ONE = {"read_batch_pages": 1}
@@ -150,17 +163,26 @@ class Reference:
 
         False: some worker does not come to rest, so nothing is forgotten, but nothing is pending.
         """
-        self._open_gates()
-        stores, unused = self._open_stores(self.config.ranks)
-        faults = [FaultyStorage(store) for store in stores]
-        rested = self._rests("flush", lambda cache, timeout_s: cache.reset(faults[cache.rank], timeout_s))
+        rested = self._begin_again("flush")
         if rested:
-            self.faults, self._asked = faults, set()
-            self._owned, unused = unused, self._owned
             # Nobody is in a collective, and no worker has anything to say.
             for log, groups in zip(self._logs, self._groups, strict=True):
                 log.restart()
                 groups.restart()
+        return rested
+
+    def begin_again(self) -> bool:
+        """The same, and the logs go on."""
+        return self._begin_again("begin_again")
+
+    def _begin_again(self, name: str) -> bool:
+        self._open_gates()
+        stores, unused = self._open_stores(self.config.ranks)
+        faults = [FaultyStorage(store) for store in stores]
+        rested = self._rests(name, lambda cache, timeout_s: cache.reset(faults[cache.rank], timeout_s))
+        if rested:
+            self.faults, self._asked = faults, set()
+            self._owned, unused = unused, self._owned
         for store in unused:
             store.close()
         return rested

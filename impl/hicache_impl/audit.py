@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -27,6 +27,33 @@ LOCKSTEP_KEYS = (
     "slots",
 )
 """The keys of `observe` that are equal on all ranks whenever their schedulers have made the same calls."""
+
+
+class Contents(Protocol):
+    """What must be in a page, and beside it, on this rank: uint8 (layers, layer_bytes), on the CPU."""
+
+    def page(self, page_hash: bytes) -> torch.Tensor:
+        """The page with this hash."""
+        ...
+
+    def slot(self, pool: str, page_hash: bytes) -> torch.Tensor:
+        """What is beside it in this pool."""
+        ...
+
+
+class Synthetic:
+    """The bytes that stand for a model's, where there is none (see `content`)."""
+
+    def __init__(self, cache: Ledger) -> None:
+        self._cache = cache
+
+    def page(self, page_hash: bytes) -> torch.Tensor:
+        """See Contents."""
+        return page_on_rank(self._cache.config, self._cache.rank, page_hash)
+
+    def slot(self, pool: str, page_hash: bytes) -> torch.Tensor:
+        """See Contents."""
+        return self._cache.extra[pool].content(page_hash, self._cache.rank)
 
 
 def observe(cache: Ledger) -> dict[str, Any]:
@@ -61,10 +88,11 @@ def _observe_pool(cache: Ledger, name: str) -> tuple[int, int, int, int]:
     return free[HOST], resident[name, HOST], free[DEVICE], resident[name, DEVICE]
 
 
-def audit(cache: Ledger) -> list[str]:
+def audit(cache: Ledger, contents: Contents | None = None) -> list[str]:
     """One line for each thing that is wrong, by property. At quiescence only: no live operation, nothing queued.
 
-    Locks that callers hold are theirs and no finding, nor are device pages that they own.
+    Locks that callers hold are theirs and no finding, nor are device pages that they own. `contents`: what a model has
+    computed; None: Synthetic.
     """
     problems = [f"not quiescent: {name} queue holds {n}" for name, n in cache.controller.queue_lengths().items() if n]
     problems += [f"P2 {op} is still live" for op in cache.records.values()]
@@ -84,25 +112,34 @@ def audit(cache: Ledger) -> list[str]:
     host_refs = {node.id: node.host_ref for node in cache.tree.protected.values()}
     if host_refs:
         problems.append(f"P14 host references are left on nodes {host_refs}")
-    problems += audit_bytes(cache)
     for name in cache.extra:
         problems += audit_pool(cache, name)
+    problems += audit_bytes(cache, contents or Synthetic(cache))
     if cache.controller.failure is not None:
         problems.append(f"P31 a worker died: {cache.controller.failure!r}")
     return problems
 
 
-def audit_bytes(cache: Ledger) -> list[str]:
-    """P6, P30: every page in the tree, on host and on device, holds the bytes that its hash says."""
+def audit_bytes(cache: Ledger, contents: Contents) -> list[str]:
+    """P6, P30: what is in the tree, on host and on device, holds the bytes that its hash says."""
     problems: list[str] = []
     for node in cache.tree.nodes():
-        problems += check_bytes(cache, node.hashes, node.host or (), cache.host, f"host pages of {node}")
-        problems += check_bytes(cache, node.hashes, node.device or (), cache.device, f"device pages of {node}")
+        for pool, pages, tier in ((cache.host, node.host, HOST), (cache.device, node.device, DEVICE)):
+            problems += check_bytes(cache, node.hashes, pages or (), pool, f"{tier} pages of {node}", contents)
+    for name, extra in cache.extra.items():
+        for tier in TIERS:
+            wrong = [
+                slot
+                for slot, page_hash in _slots_in_tree(cache, name, tier).items()
+                if not torch.equal(extra.on(tier).view(slot).cpu(), contents.slot(name, page_hash))
+            ]
+            if wrong:
+                problems.append(f"P6 wrong bytes in {tier} slots {sorted(wrong)} of {name}")
     return problems
 
 
 def audit_pool(cache: Ledger, name: str) -> list[str]:
-    """P4, P13, P18, P6 of one extra pool: every slot is free or in the tree, and holds what belongs beside its page."""
+    """P4, P13, P18 of one extra pool: every slot is free or in the tree."""
     pool, problems = cache.extra[name], []
     for tier in TIERS:
         allocator = pool.on(tier).allocator
@@ -113,13 +150,6 @@ def audit_pool(cache: Ledger, name: str) -> list[str]:
             problems.append(f"P13 {tier} slots {sorted(stray)} of {name} are in the tree and free")
         if allocator.writing:
             problems.append(f"P18 {allocator.writing} {tier} slots of {name} still have a writer")
-        wrong = [
-            slot
-            for slot, page_hash in in_tree.items()
-            if not torch.equal(pool.on(tier).view(slot).cpu(), pool.content(page_hash, cache.rank))
-        ]
-        if wrong:
-            problems.append(f"P6 wrong bytes in {tier} slots {sorted(wrong)} of {name}")
     if held := sorted(cache.tree.held):
         problems.append(f"P14 slots are still held of nodes {held}")
     return problems
@@ -141,14 +171,20 @@ def unowned_slots(cache: Ledger, name: str) -> list[int]:
 
 
 def check_bytes(
-    cache: Ledger, hashes: Sequence[bytes], pages: Sequence[int], pool: TensorPool, where: str
+    cache: Ledger,
+    hashes: Sequence[bytes],
+    pages: Sequence[int],
+    pool: TensorPool,
+    where: str,
+    contents: Contents | None = None,
 ) -> list[str]:
     """At most one line, with the positions of the pages that do not hold what their hashes say; counts the pages."""
     cache.counters.pages_verified += len(pages)
+    expected = contents or Synthetic(cache)
     wrong = [
         index
         for index, (page_hash, page) in enumerate(zip(hashes, pages, strict=False))
-        if not torch.equal(pool.view(page).cpu(), page_on_rank(cache.config, cache.rank, page_hash))
+        if not torch.equal(pool.view(page).cpu(), expected.page(page_hash))
     ]
     return [f"P6 wrong bytes in {where}, at {wrong}"] if wrong else []
 

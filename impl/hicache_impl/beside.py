@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from hicache_impl import events
 from hicache_impl.controller import BackupJob, SlotToStore
 from hicache_impl.extra_pools import ExtraPool, free_slots
 from hicache_impl.ledger import Ledger
-from hicache_impl.operation import Operation
+from hicache_impl.operation import PAGES, Operation, Shortage
 from hicache_impl.page_pool import PoolError
 from hicache_impl.runtime import Queue
 from hicache_impl.tensor_pool import TensorPool
@@ -32,31 +33,46 @@ class Beside(Ledger):
     def _clamp(self, op: Operation) -> None:
         """Shorten the hit to the last end that all pools have room for: all of them grant it, or none grants any."""
         ends = range(op.hit_pages, 0, -1) if op.ends is None else reversed(op.ends)
-        most = next((end for end in ends if end <= op.hit_pages and self._can_take(op, end)), 0)
-        if most < op.hit_pages:
-            op.clamp(most)
+        longer: Shortage | None = None
+        for end in (*(end for end in ends if end <= op.hit_pages), 0):
+            shortage = self._shortage(op, end) if end else None
+            if shortage is None:
+                break
+            longer = shortage
+        if longer is not None:
+            op.clamp(end, longer)
 
-    def _can_take(self, op: Operation, pages: int) -> bool:
-        """Whether each pool has, or can make, room for this many pages of the hit. Nothing is evicted yet.
+    def _shortage(self, op: Operation, pages: int) -> Shortage | None:
+        """What some pool has not, and cannot make, room for, of this many pages of the hit. Nothing is evicted yet.
 
         With sidecars alone the pages may still be shortened (see `_plan_grant`); a window or a state is of no use then.
         """
         start, end = op.base_pages, op.base_pages + pages
         wanted = {name: len(pool.component.needed(start, end)) for name, pool in self.extra.items()}
         is_whole = any(not pool.component.beside_pages for pool in self.extra.values())
-        return self._have_host_room(wanted) and not (is_whole and pages > self._obtainable_pages())
+        short = self._shortage_beside(wanted)
+        if short is None and is_whole and pages > self._obtainable_pages():
+            short = Shortage(PAGES, pages, self.host.allocator.available, self.tree.evictable_host_pages())
+        return short
 
     def _have_host_room(self, wanted: Mapping[str, int]) -> bool:
         """Whether each pool has, or can make, room on the host for so many slots, if the pages are to be had that the
         sidecars among them are beside."""
-        return all(self._has_host_room(self.extra[name], slots) for name, slots in wanted.items())
+        return self._shortage_beside(wanted) is None
 
-    def _has_host_room(self, pool: ExtraPool, slots: int) -> bool:
+    def _shortage_beside(self, wanted: Mapping[str, int]) -> Shortage | None:
+        found = (self._shortage_of(self.extra[name], slots) for name, slots in wanted.items())
+        return next((shortage for shortage in found if shortage is not None), None)
+
+    def _shortage_of(self, pool: ExtraPool, slots: int) -> Shortage | None:
         free = pool.host.allocator.available
         if pool.component.beside_pages:
             # A page that is evicted takes its sidecar along, so only what is free may differ.
-            return slots <= free or free >= self.host.allocator.available
-        return slots <= free + self.tree.evictable_slots(pool.name)
+            is_short, evictable = free < min(slots, self.host.allocator.available), 0
+        else:
+            evictable = self.tree.evictable_slots(pool.name)
+            is_short = slots > free + evictable
+        return Shortage(pool.name, slots, free, evictable) if is_short else None
 
     def _grant_slots(self, op: Operation, pages: int) -> dict[str, dict[int, int]]:
         """What `pages` granted pages need beside them. PoolError: it was to be had, and then was not."""
@@ -72,9 +88,11 @@ class Beside(Ledger):
             evicted = self.tree.evict_slots(pool.name, HOST, missing)
             self.counters.evicted_slots += len(evicted)
             pool.host.allocator.free(evicted)
+            self._log_slots(events.SLOTS_FREED, pool.name, len(evicted))
         slots = pool.host.allocator.alloc(len(places))
         if slots is None:
             raise PoolError(f"{len(places)} host slots of {pool.name} were to be had, and then were not")
+        self._log_slots(events.SLOTS_TAKEN, pool.name, len(slots))
         return dict(zip(places, slots, strict=True))
 
     def _publish_slots(self, op: Operation, node: Node, agreed: int) -> None:
@@ -89,7 +107,7 @@ class Beside(Ledger):
 
     def _free_host_slots(self, slots: Mapping[str, Sequence[int]]) -> None:
         """At once, because it is the same on every rank."""
-        free_slots(self.extra, HOST, slots)
+        self._free_on_host(slots)
 
     def _release_slots(self, op: Operation, agreed: int, counted: int) -> None:
         """What landed here but not everywhere, by the queues: what is beside those pages, and, if all pages landed and
@@ -104,7 +122,7 @@ class Beside(Ledger):
         return tuple((queue, partial(self._drain_slots, name)) for name, queue in queues.items())
 
     def _drain_slots(self, pool: str, slots: Sequence[int]) -> None:
-        self.extra[pool].host.allocator.free(slots)
+        self._free_on_host({pool: slots})
         self.owed_slots[pool] -= len(slots)
         self.counters.reclaimed_slots += len(slots)
 

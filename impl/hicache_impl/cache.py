@@ -287,13 +287,30 @@ class HiCache(Drain, Tiers):
         """
         if self.storage is None:
             return
+        self._let_go(events.DETACHING, timeout_s)
+        # Why: whoever goes on knows that all ranks are detached.
+        self.groups.sched.barrier()
+
+    def _let_go(self, call: str, timeout_s: float) -> None:
+        """This rank's part of a detach, for `call`. Errors as of `detach_storage`."""
         self.controller.check_alive()
         self._abort(list(self.records.values()))
-        self.quiesce(timeout_s)
-        stuck = self.controller.close(timeout_s)
+        self.log.emit(call)
+        try:
+            self.quiesce(timeout_s)
+        except Stalled:
+            self.log.emit(events.KEPT)
+            raise
+        self.log.emit(events.TOLD_TO_STOP)
+        self._end_workers(self.controller, timeout_s)
+        self.storage = None
+
+    def _end_workers(self, controller: Controller, timeout_s: float) -> None:
+        """The rank is detached when none of them lives. WorkerDied: one does not end."""
+        stuck = controller.close(timeout_s)
         if stuck:
             raise self._did_not_end(stuck)
-        self.storage = None
+        self.log.emit(events.DETACHED)
 
     def attach_storage(self, storage: Storage, timeout_s: float = 10) -> None:
         """Go on with a store that may hold anything, on new queues and new threads.
@@ -304,17 +321,40 @@ class HiCache(Drain, Tiers):
         self._check_open()
         if self.storage is not None:
             raise AttachFailed(f"rank {self.rank} has a store already: detach it first")
+        self.log.emit(events.ATTACHING)
+        self._attach(storage, timeout_s)
+
+    def _attach(self, storage: Storage, timeout_s: float = 10) -> None:
+        """This rank's part of an attach. AttachFailed, on all ranks."""
         controller = self._new_controller(storage)
         failure: Exception | None = None
         try:
             controller.start()
         except Exception as error:
             failure = error
-        if self.groups.sched.all_max([int(failure is not None)])[0]:
-            controller.close(timeout_s)
-            why = "another rank could not start" if failure is None else f"cannot start: {failure!r}"
-            raise AttachFailed(f"rank {self.rank}: {why}") from failure
-        self.controller, self.storage = controller, storage
+        for name in controller.started():
+            self.log.emit(events.THREAD_STARTED, thread=name)
+        if self._agree_to_attach(None if failure is None else repr(failure)):
+            self.controller, self.storage = controller, storage
+            return
+        self._end_workers(controller, timeout_s)
+        self.groups.sched.barrier()
+        why = "another rank could not start" if failure is None else f"cannot start: {failure!r}"
+        raise AttachFailed(f"rank {self.rank}: {why}") from failure
+
+    def _agree_to_attach(self, failure: str | None) -> bool:
+        """Whether no rank has failed. Why asked: attached on one rank only, ranks would admit different requests."""
+        if failure is not None:
+            self.log.emit(events.START_FAILED, reason=failure)
+        has_failed = bool(self.groups.sched.all_max([int(failure is not None)])[0])
+        self.log.emit(events.ATTACH_FAILED if has_failed else events.ATTACHED)
+        return not has_failed
+
+    def _stay_detached(self) -> None:
+        """After a reset: there is no store to attach, on any rank."""
+        self._agree_to_attach("no store")
+        self.log.emit(events.DETACHED)
+        self.groups.sched.barrier()
 
     def reset(self, storage: Storage | None = None, timeout_s: float = 60) -> None:
         """Begin again with an empty tree and empty pools, on `storage` or, if not given, on what is attached now.
@@ -325,15 +365,21 @@ class HiCache(Drain, Tiers):
         """
         self._check_open()
         chosen = self.storage if storage is None else storage
-        self.detach_storage(timeout_s)
+        if self.storage is None:
+            self.log.emit(events.RESETTING)
+        else:
+            self._let_go(events.RESETTING, timeout_s)
         if self.lanes:
             # Without a store, copies may still be under way.
             self.quiesce(timeout_s)
         self.tree = self.new_tree(self.config, self.extra)
         self._reset_pools()
         self._begin()
-        if chosen is not None:
-            self.attach_storage(chosen)
+        self.log.emit(events.BEGUN_AGAIN)
+        if chosen is None:
+            self._stay_detached()
+        else:
+            self._attach(chosen)
 
     def _reset_pools(self) -> None:
         self.host.reset()
@@ -385,9 +431,9 @@ class HiCache(Drain, Tiers):
         """What can be seen from outside (see audit.observe)."""
         return audit.observe(self)
 
-    def audit(self) -> list[str]:
+    def audit(self, contents: audit.Contents | None = None) -> list[str]:
         """What is wrong, at quiescence; one line each, empty when all is well (see audit.audit)."""
-        return audit.audit(self)
+        return audit.audit(self, contents)
 
     def close(self, timeout_s: float = 10) -> None:
         """End the threads and give back every page that no tree node holds. A second call does nothing.

@@ -135,6 +135,10 @@ class Controller:
             thread.start()
             self._threads.append(thread)
 
+    def started(self) -> Sequence[str]:
+        """The workers that `start` has started."""
+        return WORKERS[: len(self._threads)]
+
     def check_alive(self) -> None:
         """WorkerDied if a worker ended by an exception."""
         if self.failure is not None:
@@ -201,11 +205,14 @@ class Controller:
             except BaseException as error:
                 if self._closing:
                     # Peers may be gone already; nobody waits for this thread's work any more.
+                    self.log.emit(events.THREAD_ENDED, thread=name)
                     return
                 self.failure = error
                 self.log.emit(events.DIED, thread=name, error=repr(error))
                 # A dead query thread would leave its peers waiting for it in every later collective.
                 self.group.abort(f"the {name} thread of rank {self.rank} died: {error!r}")
+            else:
+                self.log.emit(events.THREAD_ENDED, thread=name)
 
         return run
 
@@ -441,6 +448,7 @@ class Controller:
             failed_pages = len(job.host_pages) if self._closing else self._store_pages(job)
             failed_slots = self._store_slots(job)
             self.runtime.gate("backup.put", self.rank)
+            self.log.emit(events.BACKED_UP, pages=len(job.host_pages), failed=failed_pages)
             self.ack_backup_queue.put(BackupAck(job, failed_pages, failed_slots))
 
     def _store_pages(self, job: BackupJob) -> int:

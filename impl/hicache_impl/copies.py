@@ -46,12 +46,13 @@ class WriteJob:
 class LoadJob:
     """What is on its way to the device, down to `node`, whose device values are locked meanwhile.
 
-    `told`: the pages of each node that is loaded, `pages` in all; `beside`: what comes beside pages. `held`: the nodes
-    whose host slots are read, each with the number of pages that it had.
+    `told`: the pages of each node that is loaded, `pages` in all; `parts`: the ids of these nodes; `beside`: what comes
+    beside pages. `held`: the nodes whose host slots are read. Nodes with the number of pages that each had.
     """
 
     node: Node
     told: tuple[Told, ...]
+    parts: tuple[tuple[int, int], ...]
     beside: Neighbours
     pages: int
     held: tuple[tuple[Node, int], ...]
@@ -196,10 +197,11 @@ class Copies(Beside):
             self._evict_one()
 
     def _queue_backup(self, job: BackupJob) -> None:
-        """The backup thread reads what is protected until its ack is drained.
+        """The bytes are on the host. The backup thread reads what is protected until its ack is drained.
 
         While no store is attached, the pages count as refused at once.
         """
+        self.log.emit(events.COPIED, node=job.node.id, pages=len(job.host_pages))
         if self.storage is None:
             self.counters.unstored_pages += len(job.host_pages)
             self.counters.unstored_slots += len(job.slots)
@@ -243,12 +245,14 @@ class Copies(Beside):
     def _end_load(self, node: Node, loaded: Sequence[Node], beside: Neighbours, began_s: float) -> None:
         """The nodes `loaded`, and what is beside them, are on their way, down to `node`."""
         pages = sum(map(len, loaded))
+        parts = tuple((step.id, len(step)) for step in loaded)
         if not self.lanes:
+            self._log_arrived(parts)
             self._tell_moved(HOST, DEVICE, "load_back", pages, began_s)
             self._tell_slots_moved(HOST, DEVICE, "load_back", beside)
         elif self._parts:
             told = tuple((tuple(step.hashes), self._parent_hash(step)) for step in loaded)
-            job = LoadJob(node, told, beside, pages, self._hold_path(node), began_s)
+            job = LoadJob(node, told, parts, beside, pages, self._hold_path(node), began_s)
             self.tree.lock_device(node)
             if pages:
                 self.tree.protect_host(node)
@@ -260,12 +264,17 @@ class Copies(Beside):
 
     def _drain_load(self, job: LoadJob) -> None:
         """The bytes are on the device of every rank."""
+        self._log_arrived(job.parts)
         for told in job.told:
             self._tell_landed(DEVICE, *told)
         self._tell_landed_beside(DEVICE, job.beside)
         self._tell_moved(HOST, DEVICE, "load_back", job.pages, job.began_s)
         self._tell_slots_moved(HOST, DEVICE, "load_back", job.beside)
         self._let_go_loaded(job)
+
+    def _log_arrived(self, parts: Sequence[tuple[int, int]]) -> None:
+        for node, pages in parts:
+            self.log.emit(events.ARRIVED, node=node, pages=pages)
 
     def _let_go_loaded(self, job: LoadJob) -> None:
         if job.pages:

@@ -25,9 +25,19 @@ ALLOCATED = "allocated"
 FETCHED = "fetched"
 EVICTED = "evicted"
 WRITTEN = "written"
+COPIED = "copied"
 RECLAIMED = "reclaimed"
+SLOTS_TAKEN = "slots_taken"
+SLOTS_FREED = "slots_freed"
 STORED = "stored"
 LOADED = "loaded"
+ARRIVED = "arrived"
+DETACHING = "detaching"
+RESETTING = "resetting"
+KEPT = "kept"
+ATTACHING = "attaching"
+ATTACHED = "attached"
+ATTACH_FAILED = "attach_failed"
 CLOSED = "closed"
 
 # A rank's own.
@@ -41,8 +51,15 @@ IO_LANDED = "io_landed"
 IO_UNCOUNTED = "io_uncounted"
 IO_FAILED = "io_failed"
 IO_RELEASED = "io_released"
+BACKED_UP = "backed_up"
 JOINED = "joined"
 LEFT = "left"
+TOLD_TO_STOP = "told_to_stop"
+THREAD_ENDED = "thread_ended"
+DETACHED = "detached"
+BEGUN_AGAIN = "begun_again"
+THREAD_STARTED = "thread_started"
+START_FAILED = "start_failed"
 DIED = "died"
 
 LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
@@ -50,15 +67,25 @@ LOCKSTEP_FIELDS: dict[str, tuple[str, ...]] = {
     DECLINED: ("reason", "span"),
     STOPPED: (),
     SKIPPED: (),
-    CLAMPED: ("pages",),
+    CLAMPED: ("pages", "pool", "wanted", "free", "evictable"),
     REVOKED: ("reason", "by", "evictable", "free"),
     ALLOCATED: ("pages", "hit", "evictable", "free"),
     FETCHED: ("pages", "known", "reason"),
     EVICTED: ("node", "pages"),
     WRITTEN: ("node", "pages"),
+    COPIED: ("node", "pages"),
     RECLAIMED: ("pages",),
+    SLOTS_TAKEN: ("pool", "slots", "free"),
+    SLOTS_FREED: ("pool", "slots", "free"),
     STORED: ("node", "pages", "failed"),
     LOADED: ("node", "pages"),
+    ARRIVED: ("node", "pages"),
+    DETACHING: (),
+    RESETTING: (),
+    KEPT: (),
+    ATTACHING: (),
+    ATTACHED: (),
+    ATTACH_FAILED: (),
     CLOSED: (),
 }
 THREAD_FIELDS: dict[str, tuple[str, ...]] = {
@@ -72,8 +99,15 @@ THREAD_FIELDS: dict[str, tuple[str, ...]] = {
     IO_UNCOUNTED: ("page",),
     IO_FAILED: ("page", "reason"),
     IO_RELEASED: ("page",),
+    BACKED_UP: ("pages", "failed"),
     JOINED: ("group", "number", "call"),
     LEFT: ("group", "number", "call"),
+    TOLD_TO_STOP: (),
+    THREAD_ENDED: ("thread",),
+    DETACHED: (),
+    BEGUN_AGAIN: (),
+    THREAD_STARTED: ("thread",),
+    START_FAILED: ("reason",),
     DIED: ("thread", "error"),
 }
 FIELDS = {**LOCKSTEP_FIELDS, **THREAD_FIELDS}

@@ -178,7 +178,18 @@ class Ledger:
     def _on_evict_host(self, node: Node) -> None:
         self.log.emit(events.EVICTED, node=node.id, pages=len(node))
         self.counters.evicted_pages += len(node)
-        free_slots(self.extra, HOST, {name: list(node.slots_of(name, HOST).values()) for name in self.extra})
+        self._free_on_host({name: list(node.slots_of(name, HOST).values()) for name in self.extra})
+
+    def _free_on_host(self, slots: Mapping[str, Sequence[int]]) -> None:
+        """Give host slots of the extra pools back, by pool: the same number on every rank."""
+        free_slots(self.extra, HOST, slots)
+        for name, given in slots.items():
+            self._log_slots(events.SLOTS_FREED, name, len(given))
+
+    def _log_slots(self, kind: str, pool: str, slots: int) -> None:
+        """So many slots of the host were taken or given back, and so many are free now."""
+        if slots:
+            self.log.emit(kind, pool=pool, slots=slots, free=self.extra[pool].host.allocator.available)
 
     def _release_pages(self, pages: Sequence[int]) -> None:
         """Put pages on the release queue, from where all ranks take the same number at a time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from transitions import Machine, MachineError
 
@@ -67,6 +67,18 @@ def _build_machine() -> Machine:
 
 # One machine for all operations: it keeps no list of them, so an operation that ended is garbage at once.
 _MACHINE = _build_machine()
+
+
+class Shortage(NamedTuple):
+    """What is wanted, of which pool (`PAGES`: pages), is more than what is free and what an eviction would free."""
+
+    pool: str
+    wanted: int
+    free: int
+    evictable: int
+
+
+PAGES = "pages"
 
 
 class Operation:
@@ -224,12 +236,12 @@ class Operation:
 
     # The scheduler's steps.
 
-    def clamp(self, pages: int) -> None:
-        """The extra pools have room for no more than this; from here on the hit is no longer."""
+    def clamp(self, pages: int, shortage: Shortage) -> None:
+        """There is room for no more, for want of what a longer prefix needs; from here on the hit is no longer."""
         with self.lock:
             self.hashes = self.hashes[:pages]
             self.hit_pages = pages
-            self._emit(events.CLAMPED, pages=pages)
+            self._emit(events.CLAMPED, pages=pages, **shortage._asdict())
 
     def allocate(
         self,

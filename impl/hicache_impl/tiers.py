@@ -163,6 +163,17 @@ class Tiers(Copies):
         """Give device pages back that the caller owns. Errors: see PageAllocator.free."""
         self.device.allocator.free(pages)
 
+    def alloc_device_slots(self, pool: str, slots: int) -> tuple[int, ...] | None:
+        """Device slots of an extra pool for the caller, evicting what may be; None when they cannot be had now.
+
+        The model fills them, and hands them to `insert` or gives them back. KeyError: there is no such pool.
+        """
+        return self._take_slots_of(self.extra[pool], slots)
+
+    def free_device_slots(self, pool: str, slots: Sequence[int]) -> None:
+        """Give device slots back that the caller owns. Errors: see PageAllocator.free; KeyError as above."""
+        self.extra[pool].device.allocator.free(slots)
+
     def evict_device(self, pages: int) -> int:
         """Drop at least `pages` device pages of nodes that nobody locks, as far as there are; returns how many.
 

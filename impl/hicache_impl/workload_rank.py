@@ -36,7 +36,7 @@ from hicache_impl.trees.node import TreeError
 
 SYNTHETIC_REQUESTS = 300
 PROGRESS_S = 0.5
-TRACE_VERSION = 1
+TRACE_VERSION = 2
 # What the implementation raises when a rule of its own is broken: findings, not accidents of the run.
 FINDINGS = (PoolError, TreeError, WorkerDied, IllegalTrigger, Desync, GroupAborted, Stalled)
 

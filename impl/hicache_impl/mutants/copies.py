@@ -67,6 +67,7 @@ class LoadsWithoutALock(HiCache):
             self.tree.unlock_device(node)
 
     def _drain_load(self, job: LoadJob) -> None:
+        self._log_arrived(job.parts)
         if job.pages:
             self.tree.unprotect_host(job.node)
         self._release_path(job.held)

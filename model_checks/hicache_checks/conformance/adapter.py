@@ -14,6 +14,7 @@ like anybody else's. Token lists stand for prompts; pages are cut from them by t
 | `tiers` | `prefill`, `evict_device` | pages come from storage only |
 | `audit` | `audit`, `audit_stores` | nothing but `observe` is looked at in the end |
 | `flush` | `flush` | every schedule starts a new system |
+| `resets` | `begin_again` | the logs do not tell of a `flush` |
 | `checked_bytes` | | a store that lies is believed: bytes are not judged after it has |
 | `attach` | `detach`, `attach` | the store is attached all the time |
 | `detached` | `detach`, `attach`, `prefill` | nothing is computed while no store is attached |
@@ -44,6 +45,7 @@ CALLS: Mapping[str, Sequence[str]] = {
     "tiers": ("prefill", "evict_device"),
     "audit": ("audit", "audit_stores"),
     "flush": ("flush",),
+    "resets": ("begin_again",),
     "checked_bytes": (),
     "attach": ("detach", "attach"),
     "detached": ("detach", "attach", "prefill"),
@@ -150,6 +152,9 @@ class TestableAdapter(EventfulAdapter, Protocol):
 
     def flush(self) -> bool:
         """Everything as it was at the start, logs too; False: it does not come to rest."""
+
+    def begin_again(self) -> bool:
+        """As `flush`, but the logs go on, and tell of it."""
 
     def threads_of(self, rank: int) -> Sequence[str]:
         """The names of the threads of this rank: of those that may be slow, or, with `deaths`, die, without taking

@@ -170,7 +170,7 @@ def problem_of_variants(answer: Any) -> str | None:
 
 
 OPTIONAL: Mapping[str, Callable[[Any], str | None]] = {
-    **dict.fromkeys(("flush", "detach", "attach"), problem_of_success),
+    **dict.fromkeys(("flush", "begin_again", "detach", "attach"), problem_of_success),
     **dict.fromkeys(("audit", "audit_stores", "threads_of"), problem_of_lines),
     "prefill": problem_of_prefill,
     "variants": problem_of_variants,

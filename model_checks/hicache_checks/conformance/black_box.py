@@ -26,7 +26,7 @@ from typing import Any
 from hicache_checks.conformance.black_box_moves import World, is_pending, moves_for
 from hicache_checks.conformance.black_box_sight import Sight, disagreement, sight_of
 from hicache_checks.conformance.explainer import MonitorConfig, name_of
-from hicache_checks.conformance.observation import DECLINES, TRUSTED_DECLINES, UNOBSERVED, OpId
+from hicache_checks.conformance.observation import DECLINES, STORE_DECLINES, TREE_DECLINES, UNOBSERVED, OpId
 
 WORLDS_MAX = 2_000
 OPERATIONS_MAX = 16
@@ -234,7 +234,7 @@ class BlackBox:
 
     def _declines(self, rid: str, reason: Any, span: Any) -> Move:
         """The submission is declined, for a reason that there is."""
-        self.unobserved["reason to decline"] += reason in TRUSTED_DECLINES
+        self.unobserved["reason to decline"] += reason in (TREE_DECLINES, STORE_DECLINES)
         is_short = span is UNOBSERVED or span < self.config.threshold_pages
 
         def moves(world: World) -> Iterator[World]:

@@ -78,7 +78,7 @@ class BlackBoxJudge:
     def explain_failure(self) -> None:
         """See Judge. What was seen before the call was explained."""
 
-    def begin_again(self) -> None:
+    def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge. What could not be kept in mind stays unknown."""
         self._unknown = self._unknown or self.box.unknown
         self._unobserved += self.box.unobserved

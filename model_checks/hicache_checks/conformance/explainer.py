@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from hicache_checks.conformance.bound_state import laid_over, section_of
 from hicache_checks.conformance.merge import Lockstep
 from hicache_checks.conformance.observation import Event, OpId
+from hicache_checks.conformance.on_its_way import Job, OnItsWay
 from hicache_checks.conformance.tree_seen import TreeSeen, Unexplained
 from hicache_spec import DESIGNS, Bounds, BoundSpec, Refused
+from hicache_spec.binding import Property
 from hicache_spec.bounds import POLICY
 from hicache_spec.events import EVENTS
+from hicache_spec.language import EventKind
+from hicache_spec.parts import control_rules
+from hicache_spec.parts.control import CONTROL
 from hicache_spec.state import IDLE, REASON
 
 # Operations that are followed at a time, at first: the more, the slower. There are more when more are needed.
@@ -26,6 +32,7 @@ FOLLOWED = (CANONICAL, "revoke_queue", "revoke_queue_sampled")
 """Designs that a log can be held to: they differ from the canonical one in how answers come to the scheduler, and every
 step of theirs is one that the same events show. The others take steps at other events, or do not know an operation by
 its attempt, as every event does."""
+AS_AT_THE_START = "step_begins_again_as_at_the_start"
 # Words that an observer answers, and those that some designs have besides.
 OBSERVED = (*TreeSeen().words(), "mark", "look")
 # Judged after every event. The others are about the specification's own tree, or about ranks, whose copies are
@@ -35,6 +42,22 @@ INVARIANTS = (
     *("inv_occupied_is_sum_of_spans", "inv_no_memory_before_verdict", "inv_ended_operations_hold_nothing"),
     *("inv_life_cycle_is_legal", "inv_ranks_query_alike", "inv_ranks_revoke_alike"),
 )
+# Judged besides while storage is not simply attached.
+CONTROL_INVARIANTS = (
+    *("inv_one_consumer_per_queue", "inv_attached_queues_have_their_threads", "inv_no_thread_outlives_its_storage"),
+    *("inv_detached_is_at_rest", "inv_nothing_is_pending_unless_attached", "inv_ranks_are_attached_alike"),
+    *("inv_nobody_waits_for_an_ended_thread", "inv_stopped_ranks_hold_the_same"),
+)
+REASONS = (*REASON.members, "detached")
+"""Why an operation ended, or was declined, by its number in the specification."""
+FIELDS_OF = {
+    kind: found.fields
+    for kind, found in [
+        *EVENTS.items(),
+        *((k.name, k) for k in vars(control_rules).values() if isinstance(k, EventKind)),
+    ]
+}
+"""The arguments of what a step shows."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +104,9 @@ def bounds_for(config: MonitorConfig, operations: int, ranks: int) -> Bounds:
         churn=True,
         stops=True,
         writes=True,
+        detaches=True,
+        resets=True,
+        control_fails=True,
     )
 
 
@@ -94,13 +120,18 @@ class Bound:
     def __init__(self, bounds: Bounds, design: str = CANONICAL) -> None:
         self.observer: Explainer
         words = {name: self._answer(name) for name in OBSERVED}
-        self.spec = BoundSpec(DESIGNS[design], bounds, words)
+        self.spec = BoundSpec(DESIGNS[design].joined(CONTROL), bounds, words)
         has = {v.name for v in self.spec.variables}
         self.ways = tuple(way for way in (REVOKES, HITS) if way.queue in has)
         self.takes_what_it_saw = "seen_revokes" in has
-        self.invariants = [p for p in self.spec.invariants if p.rule.name in INVARIANTS]
+        self.invariants = self._properties(INVARIANTS)
+        self.control_invariants = self._properties(CONTROL_INVARIANTS)
+        self.as_at_the_start = next(p.holds for p in self.spec.step_properties if p.rule.name == AS_AT_THE_START)
         self.good: set[bytes] = set()
         self._functions: dict[str, Callable[..., Any]] = {}
+
+    def _properties(self, names: Sequence[str]) -> list[Property]:
+        return [p for p in self.spec.invariants if p.rule.name in names]
 
     def function(self, name: str) -> Callable[..., Any]:
         """A rule or helper function."""
@@ -151,6 +182,14 @@ class Explainer:
         self._past_revokes = False
         self._seen = [0] * config.ranks
         self._closed: set[int] = set()
+        self._in_loop = self._is_attached = True
+        self._backup_lives = [True] * config.ranks
+        self._on_its_way = OnItsWay(config.ranks)
+        self._slots_free: dict[str, int] = {}
+        self._slots_of: dict[str, int] = {}
+        self._refused: deque[Job] = deque()
+        self._stored_by = [0] * config.ranks
+        self._stored_first = 0
         self._event: Event | None = None
         self._taken = ""
 
@@ -201,11 +240,11 @@ class Explainer:
         """What a step of the specification shows, in the words of the log."""
         kind, *values = emitted
         text = kind
-        for name, value in zip(EVENTS[kind].fields, values, strict=True):
+        for name, value in zip(FIELDS_OF[kind], values, strict=True):
             if name == "op":
                 text += f" {name_of(self.name(value))}"
             elif name == "reason":
-                text += f" reason={REASON.members[value]}"
+                text += f" reason={REASONS[value]}"
             elif name not in ("rank", "room"):
                 text += f" {name}={value}"
         return text
@@ -222,7 +261,7 @@ class Explainer:
         self._follow(2 * slots)
         grown = self.spec.initial()
         for v in self.spec.variables:
-            setattr(grown, v.name, _laid_over(getattr(grown, v.name), getattr(self.state, v.name), len(v.sizes)))
+            setattr(grown, v.name, laid_over(getattr(grown, v.name), getattr(self.state, v.name), len(v.sizes)))
         self.state = grown
         self._free_slots = list(reversed(range(slots, 2 * slots)))
 
@@ -230,12 +269,17 @@ class Explainer:
         key, bound = self.key, self._bound
         if key in bound.good:
             return
-        for p in bound.invariants:
-            if not p.holds(self.state):
-                raise Unexplained(p.rule.name, p.rule.title)
+        self._hold(bound.invariants)
+        if not self._is_attached or (self._event is not None and self._event.kind == "attached"):
+            self._hold(bound.control_invariants)
         if len(bound.good) >= GOOD_KEPT:
             bound.good.clear()
         bound.good.add(key)
+
+    def _hold(self, invariants: Sequence[Property]) -> None:
+        for p in invariants:
+            if not p.holds(self.state):
+                raise Unexplained(p.rule.name, p.rule.title)
 
     def _step(self, name: str, *arguments: int) -> None:
         self._taken = name
@@ -246,8 +290,7 @@ class Explainer:
 
     def _rule(self, name: str) -> str:
         """A rule by name, with its section."""
-        section = re.match(r"§[0-9.]+", self.word(name).__doc__ or "")
-        return f"{name} ({section.group().rstrip('.')})" if section else name
+        return section_of(name, self.word(name))
 
     def _expect(self, kind: str, *values: int) -> None:
         """The step just taken emitted this; values that are not given are the specification's own."""
@@ -304,12 +347,3 @@ class Explainer:
 def name_of(op: OpId | None) -> str:
     """An operation in the words of the log."""
     return "nothing" if op is None else f"{op[0]}#{op[1]}"
-
-
-def _laid_over(grown: Any, value: Any, dimensions: int) -> Any:
-    """The smaller table in the corner of the larger one."""
-    if dimensions == 0:
-        return value
-    for index, part in enumerate(value):
-        grown[index] = _laid_over(grown[index], part, dimensions - 1)
-    return grown

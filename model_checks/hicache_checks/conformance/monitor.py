@@ -12,24 +12,32 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hicache_checks.conformance.explainer import HITS, SLOTS, MonitorConfig, name_of
+from hicache_checks.conformance.control_events import ControlEvents
+from hicache_checks.conformance.explainer import HITS, REASONS, SLOTS, MonitorConfig, name_of
 from hicache_checks.conformance.merge import is_same_step, said
 from hicache_checks.conformance.observation import (
     DECLINES,
+    OF_CONTROL,
     STORE_DECLINES,
     TREE_DECLINES,
-    TRUSTED_DECLINES,
     UNOBSERVED,
     Event,
     OpId,
 )
+from hicache_checks.conformance.pool_events import PoolEvents
 from hicache_checks.conformance.thread_events import ThreadEvents
+from hicache_checks.conformance.tier_events import TierEvents
 from hicache_checks.conformance.tree_seen import Unexplained
 from hicache_spec.language import NONE
 from hicache_spec.state import REASON
 
 NEEDED_BY_NONE = "pages were evicted for no step that needs them"
-DRAINED = ("allocated", "clamped", "skipped", "evicted", "reclaimed", "stored")
+WHILE_EVICTING = ("evicted", "slots_freed", "slots_taken")
+ANY_TIME = ("closed", *OF_CONTROL)
+DRAINED = (
+    *("allocated", "clamped", "skipped", "evicted", "reclaimed", "slots_taken", "slots_freed"),
+    *("stored", "copied", "arrived"),
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Finding:
         return f"{self.property}: {self.message}{place}"
 
 
-class Monitor(ThreadEvents):
+class Monitor(ThreadEvents, TierEvents, PoolEvents, ControlEvents):
     """Feed it events in a merged order; `finding` is the first that is not explained, and then it stops.
 
     `is_late(op)`: whether the time limit of an operation has passed, for the policy `timeout`; without it lateness is
@@ -101,6 +109,8 @@ class Monitor(ThreadEvents):
             self._fail("P7 lockstep", f"ranks stopped at different steps: {steps}")
         elif inside := [event for event in self._collective.values() if event.kind == "joined"]:
             self._fail("P7 lockstep", "a rank never left a collective", inside)
+        elif jobs := self._on_its_way.jobs():
+            self._fail("P3 live_control_queues_drain", f"{len(jobs)} copies, backups and loads are still on their way")
         elif self._tree.protected():
             self._fail("P14 inv_anchors_protected_exactly", f"nodes {self._tree.protected()} are still protected")
         elif s.free[0] + s.resident[0] != self.config.host_pages:
@@ -148,25 +158,26 @@ class Monitor(ThreadEvents):
     def _lockstep_event(self, event: Event) -> None:
         if event.kind == "closed":
             self._closed.add(event.rank)
-        if event.kind == "stored" and event.data["failed"] > event.data["pages"]:
-            raise Unexplained("P32 stored_is_stored", "more pages failed than were to be stored")
         if self._bound.takes_what_it_saw and not is_of_drain(event):
             self._look(event.rank)
         first = self._lockstep.see(event)
         if first is None:
             self._explain_step(event)
-            if event.kind != "evicted" and self._tree.evicted_for_nothing():
+            if event.kind not in WHILE_EVICTING and self._tree.evicted_for_nothing():
                 raise Unexplained("step_eviction_is_needed", NEEDED_BY_NONE)
             if event.op in self._slots:
                 self._retire(event.op)
-            return
-        if not is_same_step(first, event):
+        elif not is_same_step(first, event):
             raise Unexplained("P7 lockstep", f"another rank did {said(first)} at this point", [first])
-        if self._sets_the_flag(event) and event.op in self._slots:
+        elif self._sets_the_flag(event) and event.op in self._slots:
             self.state.stopped[event.rank][self._slots[event.op]] = True
+        if event.kind == "stored":
+            self._check_refused(event)
 
     def _explain_step(self, event: Event) -> None:
         clamp, self._clamp = self._clamp, None
+        if not self._in_loop and event.kind not in ANY_TIME:
+            raise Unexplained("are_in_their_loop (§13)", "the schedulers wait for their threads")
         try:
             getattr(self, f"_on_{event.kind}")(event)
         except Unexplained as reason:
@@ -186,7 +197,7 @@ class Monitor(ThreadEvents):
         slot, span = self._free_slots.pop(), event.data["span"]
         reason = self.word("why_declined")(self.state, slot, span)
         if reason != NONE:
-            raise Unexplained("step_admitted_for_cause", f"it is to be declined: {REASON.members[reason]}")
+            raise Unexplained("step_admitted_for_cause", f"it is to be declined: {REASONS[reason]}")
         self._attempts[rid] = attempt
         self._slots[event.op], self._live[rid] = slot, event.op
         self._tree.anchor(slot, event.data["anchor"])
@@ -201,7 +212,10 @@ class Monitor(ThreadEvents):
         assert event.op is not None
         self._check_attempt(*event.op)
         reason = event.data["reason"]
-        if reason in TRUSTED_DECLINES:
+        if (reason == STORE_DECLINES) == self._is_attached:
+            storage = "attached" if self._is_attached else "detached"
+            raise Unexplained("step_declined_as_detached_for_cause", f"storage is {storage}")
+        if reason == TREE_DECLINES:
             self.unobserved += 1
             return
         is_pending = event.op[0] in self._live
@@ -224,15 +238,15 @@ class Monitor(ThreadEvents):
         self._expect("skipped", self._slot(event.op))
 
     def _on_clamped(self, event: Event) -> None:
-        """Pools that the specification does not have are short of room: from here on the hit is no longer than this."""
+        """A pool beside the pages is short of room: from here on the hit is no longer than this."""
         slot, pages = self._slot(event.op), event.data["pages"]
         if any(not queue or queue[0] != slot for queue in self.state.hit_queue):
             raise Unexplained("step_drain_decides_its_own_attempt", "this is not the next answer on every rank")
         if not 0 <= pages < self.state.hit[0][slot]:
             raise Unexplained("P12 clamped_to_less", f"the hit is {self.state.hit[0][slot]} pages")
+        self._check_shortage(event)
         for hits in self.state.hit:
             hits[slot] = pages
-        self.unobserved += 1
         self._clamp = event
 
     def _on_allocated(self, event: Event) -> None:
@@ -309,16 +323,6 @@ class Monitor(ThreadEvents):
     def _on_evicted(self, event: Event) -> None:
         self._tree.see_evicted(event.data["node"], event.data["pages"])
 
-    def _on_written(self, event: Event) -> None:
-        pages, node = event.data["pages"], event.data["node"]
-        self._tree.evict(self.state, max(0, pages - self.state.free[0]))
-        for _ in range(pages):
-            self._step("sched_write_through", 0)
-        self._tree.back_up(node, pages)
-
-    def _on_stored(self, event: Event) -> None:
-        self._tree.backed_up(event.data["node"], event.data["pages"])
-
     def _on_reclaimed(self, event: Event) -> None:
         pages = event.data["pages"]
         self._pass_revokes()
@@ -327,9 +331,6 @@ class Monitor(ThreadEvents):
                 self._rule("sched_drain"), f"{min(self.state.releasing)} pages are released on every rank"
             )
         self._step("reclaim", pages)
-
-    def _on_loaded(self, event: Event) -> None:
-        """Host pages stay where they are."""
 
     def _on_closed(self, event: Event) -> None:
         """What a rank's threads still do after this is not looked at: see `_lockstep_event`."""

@@ -23,7 +23,7 @@ class Nobody:
     def explain_failure(self) -> None:
         """See Judge."""
 
-    def begin_again(self) -> None:
+    def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge."""
 
     def finish(self) -> None:

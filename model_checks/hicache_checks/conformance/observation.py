@@ -15,7 +15,29 @@ from typing import Any, Final, Protocol
 from hicache_spec.events import LOGGED_LOCKSTEP, LOGGED_THREAD
 
 FIELDS = {**LOGGED_LOCKSTEP, **LOGGED_THREAD}
-WITHOUT_OPERATION = ("evicted", "written", "reclaimed", "stored", "loaded", "closed", "joined", "left", "died")
+OF_CONTROL = (
+    *("detaching", "resetting", "kept", "attaching", "attached", "attach_failed"),
+    *("told_to_stop", "thread_ended", "detached", "begun_again", "thread_started", "start_failed"),
+)
+WITHOUT_OPERATION = frozenset(
+    (
+        "evicted",
+        "written",
+        "copied",
+        "reclaimed",
+        "slots_taken",
+        "slots_freed",
+        "backed_up",
+        "stored",
+        "loaded",
+        "arrived",
+        *OF_CONTROL,
+        "closed",
+        "joined",
+        "left",
+        "died",
+    )
+)
 OpId = tuple[str, int]
 
 
@@ -137,36 +159,41 @@ NODE = Values("a node's id", is_count)
 NUMBER = Values("a number", is_count)
 FLAG = Values("true, false", lambda value: type(value) is bool)
 TEXT = Values("text", is_text)
+SLOTS = Values("slots", is_count)
 
 DECLINES = ("pending", "too_short", "limited")
 # The last known node is on the device only, so nothing may hang under it on the host: a reason of a tree with two
-# tiers, which the specification's chains do not have.
+# tiers, which the design's chains do not have. It is taken on trust, and counted.
 TREE_DECLINES = "anchor"
-# There is no store now, and the specification's is never detached.
+# There is no store now.
 STORE_DECLINES = "detached"
-# Both are taken on trust, and counted.
-TRUSTED_DECLINES = (TREE_DECLINES, STORE_DECLINES)
 ENDS = ("complete", "policy", "stopped", "failed_page", "aborted")
 VALUES: dict[str, Values] = {
     **dict.fromkeys(("span", "base", "pages", "hit", "known", "evictable", "free", "failed", "counted"), PAGES),
     **dict.fromkeys(("node", "anchor"), NODE),
-    **dict.fromkeys(("group", "call", "thread", "error"), TEXT),
+    **dict.fromkeys(("group", "call", "error"), TEXT),
+    **dict.fromkeys(("slots", "wanted"), SLOTS),
+    "pool": TEXT,
     "page": PAGE,
     "number": NUMBER,
     "terminated": FLAG,
     "by": _one_of("drain", "poll", "abort"),
 }
 REASONS: dict[str, Values] = {
-    "declined": _one_of(*DECLINES, *TRUSTED_DECLINES),
+    "declined": _one_of(*DECLINES, TREE_DECLINES, STORE_DECLINES),
     "revoked": _one_of("below_threshold", "no_memory", "stopped", "aborted"),
     "fetched": _one_of(*ENDS),
     "marked": _one_of(*ENDS),
     "io_failed": TEXT,
+    "start_failed": TEXT,
 }
+WORKERS = dict.fromkeys(("thread_ended", "thread_started"), _one_of("query", "io", "backup"))
 
 
 def values_of(kind: str, name: str) -> Values:
     """What this field of this kind of event may hold."""
+    if name == "thread":
+        return WORKERS.get(kind, TEXT)
     return REASONS[kind] if name == "reason" else VALUES[name]
 
 

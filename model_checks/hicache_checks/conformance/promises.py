@@ -58,7 +58,7 @@ class Promises:
     def explain_failure(self) -> None:
         """See Judge. Every call has been judged by itself."""
 
-    def begin_again(self) -> None:
+    def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge."""
         self._submitted_at: dict[OpId, float] = {}
         self._late_polls: Counter[OpId] = Counter()

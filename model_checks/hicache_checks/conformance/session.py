@@ -70,8 +70,8 @@ class Judge(Protocol):
     def explain_failure(self) -> None:
         """A call raised: perhaps what was seen before says why."""
 
-    def begin_again(self) -> None:
-        """The target was reset: its logs start anew, and nothing of what was before is left."""
+    def begin_again(self, logs_go_on: bool = False) -> None:
+        """The target was reset, and nothing of what was before is left. Its logs start anew, or go on."""
 
     def finish(self) -> None:
         """Everything must have ended by now."""
@@ -234,7 +234,7 @@ class Session:
             self._call(Step("heal_storage"))
 
     def _do_overlap(self, step: Step) -> None:
-        """Two prompts are computed, one after the other, before the first is copied to the host."""
+        """Two prompts are computed, one after the other, before the first is copied to the host (§10.2, §10.3)."""
         first, second = step.args
         self._call(Step("hold_copies"))
         self._do_prefill(Step("prefill", (first,)))
@@ -250,7 +250,7 @@ class Session:
         self._do_fetch(Step("fetch", step.args[:1]))
 
     def _do_compute_detached(self, step: Step) -> None:
-        """A prompt is computed while no store is attached, another one after that."""
+        """A prompt is computed while no store is attached (§13.2), another one after that: it is stored (§11.2)."""
         first, second = step.args
         if self._call(Step("detach")):
             self._do_prefill(Step("prefill", (first,)))
@@ -278,7 +278,7 @@ class Session:
         return (OTHER_LAYOUT,) if differs is None else ((differs, place[differs] + 1),)
 
     def _do_fill_disk(self, step: Step) -> None:
-        """A disk has no room in the middle of a page, while a computed prompt goes to storage; then it has."""
+        """A disk has no room in the middle of a page, while a computed prompt goes to storage (§11.3); then it has."""
         rank, prompt = step.args
         self._call(Step("break_storage", (rank, "put", "short")))
         self._do_prefill(Step("prefill", (prompt,)))
@@ -327,9 +327,11 @@ class Session:
         self._do_prefill(Step("prefill", (prompt,)))
 
     def _do_flush(self, step: Step) -> None:
-        """The whole system as it was at the start, whatever is on its way."""
-        self._guarded(lambda: self._judge.before(step, self._place.now()))
-        rested = self._attempt(step)
+        """The whole system as it was at the start, whatever is on its way. §13.2 says how, §13.6 that it ends."""
+        is_told = "resets" in self.can
+        call = Step("begin_again") if is_told else step
+        self._guarded(lambda: self._judge.before(call, self._place.now()))
+        rested = self._attempt(call)
         if self.is_struck:
             return
         self._refuse_the_dead()
@@ -337,11 +339,11 @@ class Session:
             self._guarded(self._judge.explain_failure)
             raise Broken("P15 reset", "it does not come to rest", place="flush")
         self._bytes_count = True
-        self._guarded(self._judge.begin_again)
+        self._guarded(lambda: self._judge.begin_again(is_told))
         self._look_at_rest()
 
     def _do_reattach(self, step: Step) -> None:
-        """The store is detached, whatever is on its way, and attached again."""
+        """The store is detached, whatever is on its way, and attached again. §13.2 says how, §13.6 that it ends."""
         if not (self._call(Step("detach")) and self._call(Step("attach"))) and not self.is_struck:
             raise Broken("P15 detach", "it does not come to rest, or cannot start again", place="reattach")
 

@@ -34,6 +34,11 @@ HANDS: Mapping[str, tuple[str, str]] = {
     "io_released": (IO, SCHEDULER),
 }
 COLLECTIVE = ("joined", "left")
+# What follows from what was told, but where it is what is wrong.
+FOLLOWS = (
+    *("copied", "backed_up", "arrived", "slots_taken", "slots_freed"),
+    *("told_to_stop", "thread_ended", "thread_started"),
+)
 # What is not asked of the system but done to it, or to its storage.
 DONE_TO_IT = (
     *("store", "break_storage", "lose", "heal_storage"),
@@ -182,11 +187,13 @@ def system_of(setup: Setup) -> str:
 def _of(event: Event) -> _Told:
     what = [str(event).partition(": ")[2]]
     thread, to = HANDS.get(event.kind, (_thread(event), ""))
-    return _Told(EVENT, thread, to, what, event.op, event.kind in COLLECTIVE)
+    return _Told(EVENT, thread, to, what, event.op, event.kind in (*COLLECTIVE, *FOLLOWS))
 
 
 def _thread(event: Event) -> str:
-    if event.kind == "died":
+    if event.kind == "backed_up":
+        return BACKUP
+    if event.kind in ("died", "thread_ended"):
         return str(event.data["thread"])
     name = str(event.data["group"]) if event.kind in COLLECTIVE else event.kind.partition("_")[0]
     return name if name in (QUERY, IO) else SCHEDULER

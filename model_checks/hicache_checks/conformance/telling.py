@@ -43,10 +43,11 @@ class Storyteller(WhiteBox):
         self._recorder.returned(now)
         super().after(step, answer, now)
 
-    def begin_again(self) -> None:
+    def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge."""
-        self._recorder.flushed()
-        super().begin_again()
+        if not logs_go_on:
+            self._recorder.flushed()
+        super().begin_again(logs_go_on)
 
 
 class _Telling(Monitor):

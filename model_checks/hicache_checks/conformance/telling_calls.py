@@ -49,9 +49,9 @@ class CallTeller:
             self._rows[-1].what[0] += f" -> {said}"
         self._judge.after(step, answer, now)
 
-    def begin_again(self) -> None:
+    def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge."""
-        self._judge.begin_again()
+        self._judge.begin_again(logs_go_on)
 
     def at_rest(self, observed: Mapping[str, Any]) -> None:
         """See Judge."""

@@ -1,6 +1,6 @@
 """Traces: the events of a run as a file, one JSON object a line, that somebody else can validate later.
 
-    {"hicheck_trace": 1, "producer": ..., "ranks": 2, "logs_of": [0, 1], "policy": ..., "host_pages": ..., ...}
+    {"hicheck_trace": 2, "producer": ..., "ranks": 2, "logs_of": [0, 1], "policy": ..., "host_pages": ..., ...}
     {"rank": 0, "seq": 0, "kind": "submitted", "op": ["a", 1], "data": {"span": 3, "base": 0, "anchor": 0}}
     ...
     {"end": [94, 93]}
@@ -33,7 +33,7 @@ from hicache_checks.conformance.observation import (
 )
 from hicache_spec.bounds import POLICY
 
-VERSION = 1
+VERSION = 2
 LINE_BYTES_MAX = 2**16
 RANKS_MAX = 2**10
 PAGES_MAX = 2**24

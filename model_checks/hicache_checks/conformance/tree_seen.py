@@ -28,7 +28,6 @@ class TreeSeen:
     def __init__(self) -> None:
         self._references: dict[int, int] = {}
         self._anchors: dict[int, int] = {}
-        self._backups: dict[int, list[int]] = {}
         self._evicted: list[int] = []
         self._evictable = 0
         self._known = 0
@@ -66,21 +65,6 @@ class TreeSeen:
         self._references[node] -= 1
         if self._references[node] == 0:
             del self._references[node]
-
-    def back_up(self, node: int, pages: int) -> None:
-        """So many pages of this node are on their way to storage; so long somebody protects it."""
-        self._backups.setdefault(node, []).append(pages)
-        self.hold(node)
-
-    def backed_up(self, node: int, pages: int) -> None:
-        """They are stored, or could not be. Raises Unexplained for other pages than these."""
-        self.let_go(node)
-        waiting = self._backups.get(node, [])
-        if pages not in waiting:
-            raise Unexplained("P32 stored_is_stored", f"{waiting} pages of node {node} were to be stored")
-        waiting.remove(pages)
-        if not waiting:
-            del self._backups[node]
 
     def protected(self) -> list[int]:
         """Nodes with references, in order."""

@@ -62,6 +62,8 @@ class Watch:
         self.recent.append(event)
         if event.kind == "submitted" and event.op is not None:
             self._submitted.setdefault(event.op, self._now())
+        elif event.kind == "resetting":
+            self._submitted.clear()
         if event.rank == 0:
             self.outcomes[outcome(event)] += 1
 

@@ -61,10 +61,13 @@ class WhiteBox:
         """See Judge."""
         self._look()
 
-    def begin_again(self) -> None:
+    def begin_again(self, logs_go_on: bool = False) -> None:
         """See Judge."""
-        self._trusted += self._watch.monitor.unobserved
-        self._watch = self._new_watch()
+        if logs_go_on:
+            self._look()
+        else:
+            self._trusted += self._watch.monitor.unobserved
+            self._watch = self._new_watch()
 
     def finish(self) -> None:
         """See Judge."""

@@ -194,7 +194,9 @@ class SglangAdapter:
 
     def attach(self) -> bool:
         """Go on with the stores."""
-        return bool(self._same("attach"))
+        done = bool(self._same("attach"))
+        self._crew.each("attached", done)
+        return done
 
     # ---- the tiers, and everything
 

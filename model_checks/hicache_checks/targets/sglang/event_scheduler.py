@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hicache_checks.targets.sglang.event_log import EventLog, Followed, beside, reduces_by
+from hicache_checks.targets.sglang.event_threads import BACKUP, IO, QUERY, ThreadEvents
 from hicache_checks.targets.sglang.event_threads import NEEDED as NEEDED_OF_THREADS
-from hicache_checks.targets.sglang.event_threads import ThreadEvents
 
 if TYPE_CHECKING:
     from hicache_checks.targets.sglang.rank import Rank
@@ -23,6 +23,8 @@ NEEDED = (
 """What a cache must have to be followed."""
 NEEDED_OF_CONTROLLER = (*NEEDED_OF_THREADS, "evict_host", "_start_storage_threads")
 POLL, ABORT, DRAIN = "poll", "abort", "drain"
+WORKERS = {QUERY: "prefetch_thread", IO: "prefetch_io_aux_thread", BACKUP: "backup_thread"}
+"""A controller's threads, by the words of the log."""
 HARNESS = "harness"
 """The group of ranks between two calls of the harness."""
 
@@ -76,7 +78,6 @@ class SchedulerEvents:
         self._reclaimed = 0
         self._is_detaching = False
         self._meeting: dict[str, Any] = {}
-        self._left: list[Any] = []
         self._revokes: deque[Any] = deque()
 
     def _arounds(self) -> dict[str, Callable[..., Any]]:
@@ -107,6 +108,7 @@ class SchedulerEvents:
         if hasattr(controller, "prefetch_revoke_queue"):
             beside(controller.prefetch_revoke_queue, "put", self._answered_in_vain)
             beside(controller.prefetch_revoke_queue, "get_nowait", self._revoke_drained)
+        beside(controller.ack_backup_queue, "put", self._backed_up)
         beside(controller.ack_backup_queue, "get_nowait", self._backup_drained)
         beside(controller.host_mem_release_queue, "put", self._released)
         beside(controller.host_mem_release_queue, "get_nowait", self._release_drained)
@@ -259,9 +261,7 @@ class SchedulerEvents:
         """Nothing was done about the answer that was taken last."""
         drained, self._drained = self._drained, None
         followed = self._log.of(drained)
-        if self._is_detaching:
-            self._left += [drained] if followed is not None else []
-        elif followed is not None:
+        if followed is not None and not self._is_detaching:
             self._log.emit("skipped", followed.id)
 
     def _revoked(self, original: Callable[[Any], None], rid: Any) -> None:
@@ -304,6 +304,12 @@ class SchedulerEvents:
             self._log.emit("stored", node=self._log.node(node), pages=pages, failed=failed)
         return operation
 
+    def _backed_up(self, original: Callable[..., None], operation: Any, *how: Any, **more: Any) -> None:
+        """The backup thread is done with an operation."""
+        pages = len(operation.host_indices) // self._page
+        self._log.emit("backed_up", pages=pages, failed=pages - operation.completed_tokens // self._page)
+        original(operation, *how, **more)
+
     def _release_drained(self, original: Callable[[], Any]) -> Any:
         self._end_decision()
         slots = original()
@@ -328,28 +334,49 @@ class SchedulerEvents:
         """What was copied to the host goes on to storage, if there is one now."""
         node, tokens, _ = self._cache.ongoing_write_through[ack]
         backups = set(self._cache.ongoing_backup)
+        pages = tokens // self._page
+        self._log.emit("copied", node=self._log.node(node), pages=pages)
         original(ack, *more, **named)
         if not self._cache.ongoing_backup.keys() - backups:
-            pages = tokens // self._page
             self._log.emit("stored", node=self._log.node(node), pages=pages, failed=pages)
 
     # ---- no store
 
     @contextmanager
     def detaching(self) -> Iterator[None]:
-        """What ranks give back while they let go of their stores, each at a time of its own, is told when all have."""
-        self._is_detaching, hits = True, self._controller.prefetch_hit_queue
+        """What a rank takes of its queues while it lets go of its store, is what the part *control* lets it take."""
+        self._log.emit("detaching")
+        self._is_detaching = True
         yield
-        self._is_detaching = False
-        self._meeting = self._log.join(HARNESS, "barrier")
-        self._left += [*self._revokes, *hits.queue]
+        self._is_detaching, self._drained, self._reclaimed = False, None, 0
         self._revokes.clear()
+        self._log.emit("told_to_stop")
+        for thread, name in WORKERS.items():
+            if not getattr(self._controller, name).is_alive():
+                self._log.emit("thread_ended", thread=thread)
 
-    def detached(self) -> None:
-        """All ranks have: whatever is left of answers, nobody takes any more."""
+    def let_go(self) -> None:
+        """The rank has no store."""
+        self._log.emit("detached")
+        self._meeting = self._log.join(HARNESS, "barrier")
+
+    def attaching(self) -> None:
+        """The rank is about to attach a store."""
+        self._log.emit("attaching")
+
+    def tried(self, has_attached: bool) -> None:
+        """The rank has, or could not."""
+        if has_attached:
+            for thread in WORKERS:
+                self._log.emit("thread_started", thread=thread)
+        else:
+            self._log.emit("start_failed", reason="refused")
+        self._meeting = self._log.join(HARNESS, "barrier")
+
+    def met(self) -> None:
+        """All ranks have come so far."""
         self._log.leave(self._meeting)
-        for operation in self._left:
-            self._drained = operation
-            self._end_decision()
-        self._left.clear()
-        self._log_reclaimed()
+
+    def agreed(self, have_attached: bool) -> None:
+        """All ranks have a store, or none has."""
+        self._log.emit("attached" if have_attached else "attach_failed")

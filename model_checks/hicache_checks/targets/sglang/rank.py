@@ -251,6 +251,8 @@ class Rank(RankModel):
             return False
         with nullcontext() if self._events is None else self._events.detaching():
             done, _ = self.cache.detach_storage_backend()
+        if done and self._events is not None:
+            self._events.let_go()
         # What is computed from now on need not be in the store.
         self.shelf.has_failed_to_put = True
         return bool(done)
@@ -258,10 +260,12 @@ class Rank(RankModel):
     def detached(self) -> None:
         """All ranks have let go of their stores."""
         if self._events is not None:
-            self._events.detached()
+            self._events.met()
 
     def attach(self) -> bool:
         """Go on with the store."""
+        if self._events is not None:
+            self._events.attaching()
         settings = self.settings
         done, _ = self.cache.attach_storage_backend(
             settings.hicache_storage_backend,
@@ -271,7 +275,15 @@ class Rank(RankModel):
             settings.hicache_write_policy,
         )
         self._limit()
+        if self._events is not None:
+            self._events.tried(done)
         return bool(done)
+
+    def attached(self, done: bool) -> None:
+        """All ranks have tried, and have done it or not."""
+        if self._events is not None:
+            self._events.met()
+            self._events.agreed(done)
 
     def close(self) -> None:
         """Tell the storage threads to end, whatever they have to do."""
