@@ -181,7 +181,7 @@ def test_prompts_share_prefixes_and_differ() -> None:
 def test_options_that_cannot_be_used() -> None:
     for more, says in (
         ({"seconds": 0}, "more than 0 s"),
-        ({"store": "tape"}, "memory or file"),
+        ({"store": "tape"}, "store must be one of lmdb, file, memory, redis, mooncake, not 'tape'"),
         ({"layout": {"tp": 0}}, "tp must be an integer >= 1"),
     ):
         with pytest.raises(InputError, match=says):
