@@ -7,18 +7,22 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from hicache_checks import cli, soak_command
 from hicache_checks.rank_layout import RankLayout
 from hicache_checks.reporting import InputError, Progress, Screen, Verdict
 from hicache_checks.soak_command import SoakOptions
-from hicache_impl import soak
+from hicache_impl import soak, soak_servers
 from hicache_impl.config import CacheConfig
-from hicache_impl.soak_steps import PROMPT_PAGES_MAX, PROMPTS, prompt
+from hicache_impl.keys import chain_hashes
+from hicache_impl.soak_steps import PROMPT_PAGES_MAX, PROMPTS, Life, prompt
+from hicache_impl.storage.memory import MemoryStorage
 
 HERE = Path(__file__).parent
 RUNNER = "hicache_impl.soak:run"
@@ -47,6 +51,7 @@ def soaked(fault: str | None = None, seconds: float = 4.0, **more: Any) -> tuple
     ("layout", "store"),
     [
         (RankLayout(tp=2), "memory"),
+        (RankLayout(tp=2), "lmdb"),
         (RankLayout(tp=2), "file"),
         (RankLayout(), "memory"),
         (RankLayout(tp=2, pp=2), "memory"),
@@ -64,6 +69,47 @@ def test_a_short_soak_finds_nothing(layout: RankLayout, store: str) -> None:
     assert keys["moved_pages"]["host to storage, stored"] > 0
     assert lines[0] == "soak: begins"
     assert any(", 2 rounds, " in line and line.endswith(" 0 findings") for line in lines)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("store", ["redis", "mooncake"])
+def test_servers_are_stopped_and_killed_meanwhile(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak_servers, "WELL_S", (0.5, 1.0))
+    monkeypatch.setattr(soak_servers, "STOPPED_S", (0.2, 0.5))
+    monkeypatch.setattr(soak_servers, "MISSING_S", (0.0, 0.5))
+    try:
+        _, keys, _ = soaked(store=store, rounds_a_life=4, seconds=12.0)
+    except InputError as reason:
+        pytest.skip(str(reason))
+    assert keys["violations"] == []
+    assert keys["rounds"] >= 1
+    assert sum(keys["servers"].values()) >= 2
+    assert {name.split()[1] for name in keys["servers"]} <= {"stopped", "killed"}
+
+
+@pytest.mark.parametrize("may_go", [True, False])
+@pytest.mark.parametrize("does", ["right", "wrong", "misses"])
+def test_wrong_bytes_are_found_whatever_befalls_the_store(does: str, may_go: bool) -> None:
+    """A page that is gone is no fault of a store whose server may have been killed in between."""
+
+    class Answering(MemoryStorage):
+        def get_into(self, keys: Sequence[str], into: Sequence[torch.Tensor]) -> list[bool]:
+            got = super().get_into(keys, into)
+            if does == "wrong":
+                into[0].bitwise_not_()
+            return [False] if does == "misses" else got
+
+    life = Life.__new__(Life)
+    life.problems = []
+    life.cache = SimpleNamespace(config=CONFIG, rank=0)  # type: ignore[assignment]
+    store = Answering()
+    life.place = SimpleNamespace(store=store, pages_may_go=may_go)  # type: ignore[assignment]
+    hashes = chain_hashes(prompt(3, CONFIG))
+    store.put_from(life._names(hashes), [life._content(page_hash) for page_hash in hashes])
+    life._look_at_the_store(hashes)
+    is_wrong = does == "wrong" or (does == "misses" and not may_go)
+    assert len(life.problems) == (len(hashes) if is_wrong else 0)
+    assert all(problem.startswith("P30 the store does not hold the bytes of") for problem in life.problems)
 
 
 class TestFaults:
@@ -117,6 +163,7 @@ REPORT: dict[str, Any] = {
     "memory_judged": True,
     "resident": [{"after_warm_up_bytes": 2**30, "at_the_end_bytes": 2**30 + 2**25}],
     "seconds": 60.0,
+    "servers": {},
 }
 
 
@@ -181,7 +228,7 @@ def test_prompts_share_prefixes_and_differ() -> None:
 def test_options_that_cannot_be_used() -> None:
     for more, says in (
         ({"seconds": 0}, "more than 0 s"),
-        ({"store": "tape"}, "store must be one of lmdb, file, memory, redis, mooncake, not 'tape'"),
+        ({"store": "tape"}, "lmdb, file, memory, redis, mooncake"),
         ({"layout": {"tp": 0}}, "tp must be an integer >= 1"),
     ):
         with pytest.raises(InputError, match=says):
@@ -205,3 +252,8 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert (document["command"], document["verdict"], document["violations"]) == ("soak", "pass", [])
     (given,) = asked
     assert (given["seconds"], given["layout"]["tp"], given["store"], given["seed"]) == (30.0, 3, "file", 0)
+
+
+def test_what_befell_the_servers_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, said = TestReport().judged(monkeypatch, servers={"redis stopped": 3, "redis killed": 2})
+    assert "servers   redis killed 2, redis stopped 3" in said

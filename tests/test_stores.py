@@ -14,7 +14,7 @@ import pytest
 
 from faulty_toy_stores import FAULTY, place_of
 from hicache_checks.cli import main
-from hicache_checks.stores import medium_checks, page_checks, server_checks
+from hicache_checks.stores import asking, medium_checks, page_checks, server_checks
 from hicache_checks.stores.asking import side_by_side
 from hicache_checks.stores.suite import CHECKS, FAIL, OK, SKIP, Checked, make_checks
 from hicache_checks.stores.under_check import CALLS, DoesNotApply, Place, Wrong
@@ -26,7 +26,7 @@ PROCESSES = {"processes_share_pages"}
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_checks, "LATE_S", 0.4)
-    monkeypatch.setattr(server_checks, "HEALED_S", 1.0)
+    monkeypatch.setattr(asking, "HEALED_S", 1.0)
     monkeypatch.setattr(page_checks, "RACING_TURNS", 20)
 
 

@@ -83,6 +83,15 @@ def test_a_store_that_breaks_loses_nothing_and_is_explained(tmp_path: Path, faul
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("storage", ["lmdb", "file"])
+def test_a_store_without_a_directory_lies_in_the_folder_of_the_run(storage: str) -> None:
+    outcome = workload_command.replay(options(requests=150, layout=RankLayout(tp=2), storage=storage), silent())
+    assert_nothing_lost(outcome)
+    assert outcome.keys["storage"]["hits"] > 0  # type: ignore[index]
+    assert not list(Path().glob("store*"))
+
+
+@pytest.mark.heavy
 @pytest.mark.skipif(not REAL_TRACE.exists(), reason="the real trace is not committed")
 def test_the_real_trace_on_two_gloo_ranks(tmp_path: Path) -> None:
     outcome = workload_command.replay(

@@ -145,7 +145,7 @@ class ToyPlace:
 
     store_class: type[ToyStore] = ToyStore
     durable = True
-    answer_s = 5.0
+    answer_s = 30.0
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="toy-store-"))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -178,7 +179,7 @@ class ApartStore(PageStore):
         if helper is None:
             raise _NoAnswer
         if not helper.is_ready():
-            if helper.has_ended:
+            if helper.has_ended or time.monotonic() > helper.begun_s + START_S:
                 self._replace(helper)
             raise _NoAnswer
         return helper
@@ -287,6 +288,7 @@ class _Helper:
             self._idle.put(slot)
         self._lock = threading.Lock()
         self._is_ready = False
+        self.begun_s = time.monotonic()
         self.has_ended = False
 
     def wait_until_ready(self, wait_s: float) -> str:

@@ -25,7 +25,7 @@ from hicache_impl.storage.store import PageStore
 PREFIX = "hicheck"
 TIMEOUT_S = 1.0
 PAUSE_S, PAUSE_S_MAX = 0.1, 2.0
-BATCH_BYTES = 16 << 20
+BATCH_BYTES = 2 << 20
 EXISTS_BATCH = 256
 CONNECTIONS_MAX = 16
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 START_S = 20.0
+STOP_S = 5.0
 _POLL_S = 0.02
 LOOPBACK = "127.0.0.1"
 
@@ -78,8 +79,14 @@ class ServerProcess:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """It stands still: connections stay, and nobody answers."""
+        """It stands still when this returns: connections stay, and nobody answers."""
         self._signal(signal.SIGSTOP)
+        # The signal is on its way for a moment, and some thread may still answer.
+        until_s = time.monotonic() + STOP_S
+        while self._is_running() and not os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG):
+            if time.monotonic() > until_s:
+                return
+            time.sleep(_POLL_S / 10)
 
     def go_on(self) -> None:
         """After `stop`."""
@@ -94,8 +101,11 @@ class ServerProcess:
     close = kill
 
     def _signal(self, number: int) -> None:
-        if self._process is not None and self._process.poll() is None:
-            os.kill(self._process.pid, number)
+        if self._is_running():
+            os.kill(self.pid, number)
+
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
 
 class RedisServer(ServerProcess):

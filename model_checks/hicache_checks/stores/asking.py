@@ -12,7 +12,7 @@ import torch
 from hicache_checks.stores.under_check import Place, Store, Wrong
 
 LAYERS, LAYER_BYTES = 2, 512
-PAGE_BYTES = LAYERS * LAYER_BYTES
+HEALED_S, HEALED_POLL_S = 60.0, 0.1
 
 
 def keys(count: int, first: int = 0, rank: int = 0, ranks: int = 1) -> list[str]:
@@ -114,6 +114,15 @@ def _bools(call: str, answer: Any, count: int) -> list[bool]:
     if not isinstance(answer, list) or len(answer) != count or not all(type(each) is bool for each in answer):
         raise Wrong(f"{call} of {count} pages answers {str(answer)[:60]}, not a list of as many bools")
     return answer
+
+
+def put_in_the_end(ask: Asking, names: Sequence[str], given: Sequence[torch.Tensor]) -> None:
+    """Put these pages, again and again until all are served: what was in the way is over. Wrong: they never are."""
+    until_s = time.monotonic() + HEALED_S
+    while not (all(ask.put(names, given)) and ask.right(names, given) == len(names)):
+        if time.monotonic() > until_s:
+            raise Wrong(f"{HEALED_S:g} s after all is well, pages still cannot be put and got")
+        time.sleep(HEALED_POLL_S)
 
 
 def side_by_side(*works: Callable[[], None], seconds_max: float = 60.0) -> None:

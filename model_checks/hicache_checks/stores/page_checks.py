@@ -15,6 +15,7 @@ from hicache_checks.stores.asking import (
     keys,
     page,
     pages,
+    put_in_the_end,
     side_by_side,
 )
 from hicache_checks.stores.under_check import Place, Wrong
@@ -199,8 +200,8 @@ def pages_are_atomic(place: Place, ask: Asking) -> None:
                 raise Wrong("a reader sees half of one page and half of another")
 
     side_by_side(write(0), write(1), read, read)
-    if not any(_has(ask, name, each) for each in given):
-        raise Wrong("after two writers, neither's page is served")
+    # Writers may have been in each other's way, and who comes after them is not.
+    put_in_the_end(ask, name, given[1:])
 
 
 def many_threads_have_their_own_pages(place: Place, ask: Asking) -> None:
@@ -227,11 +228,6 @@ def close_may_come_twice(place: Place, ask: Asking) -> None:
     ask.right(keys(1), pages(1))
     ask.put(keys(1), pages(1))
     ask.stats()
-
-
-def _has(ask: Asking, name: list[str], wanted: torch.Tensor) -> bool:
-    into = torch.zeros_like(wanted)
-    return ask.get(name, [into]) == [True] and torch.equal(into, wanted)
 
 
 def _must_refuse(call: str, made: Callable[[], object], what: str) -> None:
