@@ -4,6 +4,7 @@ not met are said. What is measured is made up here, but for the last tests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from hicache_checks.conformance.target import kind_of
 from hicache_checks.targets.sglang.speed import Moved, ReleaseProcess, SpeedError, Took
 from hicache_checks.targets.trees import tree_of
 from release_under_test import have
+from test_readme import between
 
 RELEASE = "sglang==0.5.18"
 PAGES, PAGE_BYTES = 10, 64 << 10
@@ -154,6 +156,16 @@ def test_the_table(made_up: MadeUp) -> None:
     assert [row["rounds_seconds"] for row in rows if row["from"] == COPY] == [[7e-5, 7e-5]]
     assert [row["share_of_copies"] for row in rows if row["checksums"]] == pytest.approx([0.5, 0.35])
     assert said.keys["fetch"]["unavailable"] == {"redis": "there is none"}
+
+
+def test_the_page_shows_this_table_of_all_stores_and_sizes(made_up: MadeUp) -> None:
+    said = ran(lambda screen: bench_pipeline.run(options(), screen))
+    command, headers, *rows = between("pipeline output").splitlines()
+    assert command == "$ hicheck bench pipeline --part fetch"
+    assert headers.split() == said.text.splitlines()[0].split()
+    shown = [tuple(re.split(r"\s{2,}", row)[:2]) for row in rows if re.match(r"\S+ KiB  ", row)]
+    sources = ("copy_, page by page", *bench_pipeline.STORES, bench_pipeline.TARGET)
+    assert shown == [(f"{kib:,} KiB", source) for kib in bench_pipeline.PAGE_KIB for source in sources]
 
 
 def test_what_is_less_than_wanted_is_said(made_up: MadeUp) -> None:

@@ -20,7 +20,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 SPANS = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", README)
 # What a reader is told to type; output of a program is in a marked block.
 CODE = [*spec_tables.fenced(re.sub(r"<!-- .*?<!-- end -->", "", README, flags=re.DOTALL), "text"), *SPANS]
-MARKERS = ("target output", "verify output", "test output", "bench output", "decode output", "counterexample")
+MARKERS = (
+    *("target output", "verify output", "test output", "bench output", "decode output", "pipeline output"),
+    "counterexample",
+)
 # The counterexample of `--bounds tiny` is found in its configuration `again`; these are its sizes.
 AGAIN = ("--requests", "1", "--attempts", "2", "--pages", "1", "--host-pages", "1")
 LEFT_OUT = "..."

@@ -369,7 +369,7 @@ class Controller:
         host_pages = op.host_pages[pages.start : pages.stop]
         self.host.allocator.begin_write(*host_pages)
         try:
-            filled = self._get(self._keys(op.hashes[pages.start : pages.stop]), self.host.views(host_pages))
+            filled = self._get(self._keys([op.hashes[page] for page in pages]), self.host.views(host_pages))
         finally:
             # Here and not later, so that a page freed under this thread can be told from one freed after it.
             self.runtime.gate("io.copied", self.rank, op.id)
