@@ -15,18 +15,18 @@ class Counts:
     """hits, misses (all of them), puts, put_failures; and of the misses, why: `short` had the wrong length, `corrupt`
     the wrong magic or digest, `unchecked` was written without a digest, `unreadable` met an error of the medium.
 
-    `more`: what else a store counts.
+    `more`: what else a store counts. `lock`: held while it is counted.
     """
 
     def __init__(self, *more: str) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         names = ("hits", "misses", "puts", "put_failures", *ODDITIES, *more)
         self._counts: Counter[str] = Counter(dict.fromkeys(names, 0))
 
     def reads(self, outcomes: Sequence[str]) -> list[bool]:
         """Count what became of a batch of reads; which of them are hits."""
         hits = outcomes.count(HIT)
-        with self._lock:
+        with self.lock:
             self._counts["hits"] += hits
             if hits == len(outcomes):
                 return [True] * hits
@@ -37,17 +37,17 @@ class Counts:
     def writes(self, stored: list[bool]) -> list[bool]:
         """Count what became of a batch of writes, and hand it back."""
         puts = stored.count(True)
-        with self._lock:
+        with self.lock:
             self._counts["puts"] += puts
             self._counts["put_failures"] += len(stored) - puts
         return stored
 
     def note(self, name: str, times: int = 1) -> None:
         """Something else happened."""
-        with self._lock:
+        with self.lock:
             self._counts[name] += times
 
     def as_dict(self) -> dict[str, int]:
         """A copy."""
-        with self._lock:
+        with self.lock:
             return dict(self._counts)

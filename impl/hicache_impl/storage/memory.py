@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,31 +12,32 @@ from hicache_impl.storage.store import PageStore
 
 
 class MemoryStorage(PageStore):
-    """A store without a medium. A put replaces a page's copy and never writes into it: who reads it, reads it whole."""
+    """A store without a medium. A put replaces a page's copy and never writes into it: who reads it, reads it whole.
+
+    A dictionary needs no lock for one key; what looks at many takes that of the counts, so that a call takes one.
+    """
 
     def __init__(self, checksums: bool = True) -> None:
         super().__init__(checksums)
-        self._lock = threading.Lock()
         self._pages: dict[str, tuple[bytes, Run]] = {}
 
     def clear(self) -> None:
         """Forget every page."""
-        with self._lock:
+        with self.counts.lock:
             self._pages.clear()
 
     def close(self) -> None:
         """Nothing to let go of; the pages stay for whoever shares the store."""
 
     def _present(self, keys: Sequence[str]) -> int:
-        with self._lock:
+        with self.counts.lock:
             for count, key in enumerate(keys):
                 if key not in self._pages:
                     return count
         return len(keys)
 
     def _get(self, keys: Sequence[str], destinations: Sequence[Runs]) -> list[str]:
-        with self._lock:
-            kept = list(map(self._pages.get, keys))
+        kept = list(map(self._pages.get, keys))
         return [
             ABSENT if record is None else self._fill(key, *record, runs)
             for key, record, runs in zip(keys, kept, destinations, strict=True)
@@ -53,6 +53,5 @@ class MemoryStorage(PageStore):
     def _put(self, keys: Sequence[str], sources: Sequence[Runs]) -> list[bool]:
         copies = [np.concatenate([run.reshape(-1) for run in runs]) for runs in sources]
         headers = [self.records.header(key, Runs([copy])) for key, copy in zip(keys, copies, strict=True)]
-        with self._lock:
-            self._pages.update(zip(keys, zip(headers, copies, strict=True), strict=True))
+        self._pages.update(zip(keys, zip(headers, copies, strict=True), strict=True))
         return [True] * len(keys)
