@@ -33,8 +33,8 @@ class {adapter}:
         Begin with none. The next one is "store": without it nothing can be fetched. With "settle" more can be judged
         of a system that works in its own calls, without threads; with "events" and "audit" more is seen. "stop",
         "faults", "files", "disk", "shared", "clears", "tiers", "tenants", "copies", "flush", "attach", "detached",
-        "threads" and "deaths" add steps to the programs, "variants" more systems. "checked_bytes" says that bytes are
-        right even if a store lies.
+        "threads" and "deaths" add steps to the programs, "variants" more systems. "resets" is a "flush" of which the
+        logs tell. "checked_bytes" says that bytes are right even if a store lies.
         """
         return ()
 
