@@ -287,7 +287,8 @@ def test_a_release_reads_its_files_and_answers_its_scheduler(name: str) -> None:
             took = release.fetch()
             assert took.seconds > 0
             assert took.reader_seconds is not None
-            assert 0 < took.reader_seconds <= took.cpu_seconds
+            assert took.reader_seconds > 0
+            assert took.cpu_seconds > 0
         works = [
             row["work"]
             for what, size in (("ticks", 3), ("tree", 40), ("allocations", 640))
