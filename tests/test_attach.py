@@ -21,6 +21,7 @@ from hicache_impl.controller import Controller
 from hicache_impl.operation import Operation
 from hicache_impl.runtime import GATES, Stalled, ThreadRuntime
 from hicache_impl.storage.memory import MemoryStorage
+from recorded_trace import FailsOnce
 
 QUERY_AND_IO = [gate for gate in GATES if not gate.startswith("backup")]
 
@@ -173,14 +174,6 @@ class TestAttach:
         assert s.poll("a") == (True, "fetched", "complete", 3)
 
     def test_a_rank_that_cannot_start_leaves_all_detached(self, scenario: Callable[..., Scenario]) -> None:
-        class FailsOnce(Controller):
-            fails = False
-
-            def start(self) -> None:
-                super().start()
-                if FailsOnce.fails and self.rank == self.config.ranks - 1:
-                    raise RuntimeError("no thread can be had")
-
         s = scenario(controller_class=FailsOnce)
         s.fetch("a", tokens(1, 3))
         assert s.reference.detach()

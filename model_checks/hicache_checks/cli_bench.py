@@ -148,8 +148,8 @@ def pipeline(
         from hicache_checks import bench_pipeline
 
         options = bench_pipeline.PipelineOptions(
-            parts=tuple(part or bench_pipeline.PARTS),
-            stores=tuple(store or bench_pipeline.STORES),
+            parts=names_in(part or bench_pipeline.PARTS),
+            stores=names_in(store or bench_pipeline.STORES),
             page_kib=tuple(page_kib or bench_pipeline.PAGE_KIB),
             rounds=rounds,
             round_mib=round_mib,

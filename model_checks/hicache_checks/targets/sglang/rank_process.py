@@ -39,7 +39,7 @@ def serve(tree: Path, kind: str, number: int, ranks: int, meeting: str, connecti
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=ranks)
     with loaded(tree, kind) as release:
         rank: Rank | None = None
-        while (job := _next(connection)) is not None:
+        while (job := next_job(connection)) is not None:
             name, args = job
             value: Any = None
             try:
@@ -59,7 +59,8 @@ def serve(tree: Path, kind: str, number: int, ranks: int, meeting: str, connecti
             connection.send(Answer(value, tuple(said for thread, said in died.items() if thread in own)))
 
 
-def _next(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
+def next_job(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
+    """A call by name, with its arguments; None: nobody makes any more."""
     try:
         job: tuple[str, tuple[Any, ...]] = connection.recv()
     except EOFError:

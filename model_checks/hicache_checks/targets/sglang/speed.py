@@ -98,24 +98,17 @@ def _serve(tree: Path, kind: str | None, meeting: str, connection: Connection) -
     import torch.distributed as dist
 
     from hicache_checks.targets.sglang.loading import loaded
+    from hicache_checks.targets.sglang.rank_process import next_job
 
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=0, world_size=1)
     with loaded(tree, kind) as release:
         from hicache_checks.targets.sglang.speed_rank import SpeedRank
 
         rank = SpeedRank(release)
-        while (job := _next(connection)) is not None:
+        while (job := next_job(connection)) is not None:
             name, args = job
             try:
                 answer = (True, getattr(rank, name)(*args))
             except Exception as error:
                 answer = (False, f"{type(error).__name__}: {error}".partition("\n")[0])
             connection.send(answer)
-
-
-def _next(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
-    try:
-        job: tuple[str, tuple[Any, ...]] = connection.recv()
-    except EOFError:
-        return None
-    return job
