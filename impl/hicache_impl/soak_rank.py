@@ -174,7 +174,9 @@ class _Soak:
             self.broken = True
         self._close(cache, name)
         for (source, target, reason), moved in telemetry.metrics.moved().items():
-            self.moved[f"{source} to {target}, {reason}"] += moved.pages
+            # Of what fails, no page moves.
+            if moved.pages:
+                self.moved[f"{source} to {target}, {reason}"] += moved.pages
         if not self.broken:
             self._begin_again()
 
