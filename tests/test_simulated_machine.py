@@ -12,7 +12,7 @@ from hicache_checks.conformance.target import opened
 from hicache_spec.bounds import POLICY
 
 EXAMPLES = 40
-TO_FIND = 300
+TO_FIND = 600
 
 
 def run(target: str, ranks: int, policy: str, examples: int) -> StatefulRun:

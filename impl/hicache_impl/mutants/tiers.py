@@ -76,9 +76,8 @@ class BacksUpUnprotectedPages(AcksWithoutUnprotecting):
     def _protect_backup(self, job: BackupJob) -> None:
         """Nobody knows that they are read."""
 
-    def _queue_backup(self, job: BackupJob) -> None:
-        self.backups[job] = job.node
-        self.controller.backup_queue.put(job)
+    def _unprotect_backup(self, job: BackupJob) -> None:
+        self._unhold(job)
 
 
 class CountsRefusedPagesAsStored(Controller):

@@ -72,7 +72,7 @@ def _explain(
     before, last, more = monitor.spec.encode(monitor.state), None, True
     while more and monitor.finding is None:
         more = reading.read(CHUNK_EVENTS)
-        for event in merger.ready():
+        for event in merger.ready(more):
             before = monitor.spec.encode(monitor.state)
             monitor.feed(event)
             if monitor.finding is not None:

@@ -91,9 +91,13 @@ class Merger:
         """How many events of a rank wait."""
         return len(self._waiting[rank])
 
-    def ready(self) -> Iterator[Event]:
-        """Every event whose place is settled, once. What waits for other ranks' events stays for the next call."""
-        while (place := self._next_place()) is not None:
+    def ready(self, more: bool = False) -> Iterator[Event]:
+        """Every event whose place is settled, once. What waits for other ranks' events stays for the next call.
+
+        `more`: events are pushed later. Where ranks are told, the step of a scheduler that is ahead of another one then
+        waits for what its own threads may have done before.
+        """
+        while (place := self._next_place(more)) is not None:
             rank, index = place
             while True:
                 event = self._waiting[rank][index]
@@ -103,7 +107,7 @@ class Merger:
                 if self._is_told or not self._waiting[rank] or not self._may_go(self._waiting[rank][0]):
                     break
 
-    def _next_place(self) -> tuple[int, int] | None:
+    def _next_place(self, more: bool) -> tuple[int, int] | None:
         """The rank, and the place in what waits of it, of an event that may go now.
 
         Where ranks are told, all else comes before the next step of a scheduler, which is that of the rank that is
@@ -118,6 +122,8 @@ class Merger:
                 index = first_overtaking(waiting, self._asked[rank], self._may_go)
                 if index is not None:
                     return rank, index
+            if more and heads and self._steps[heads[0]] > min(self._steps):
+                return None
         return (heads[0], 0) if heads else None
 
     def _may_go(self, event: Event) -> bool:

@@ -4,8 +4,8 @@ earlier.
 Nobody waits for a rank that is told (`tell`, EVENTS.md). So another one's scheduler may be steps ahead, and its threads
 in look-ups with threads of this rank, whose own scheduler comes to those steps later. One order for all, in which the
 schedulers keep step, is then found only if what the threads of a rank did may come before steps of its scheduler that
-have nothing to do with it. Two steps have to do with each other if they are of one operation, or if one gives up a page
-and the other takes it back.
+have nothing to do with it. Two steps have to do with each other if they are of one operation, if one gives up a page
+and the other takes it back, or if one hands over what the other stores.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from collections.abc import Callable, Sequence
 from hicache_checks.conformance.observation import Event, OpId
 
 TELL = "tell"
-THREADS = ("query", "io")
+THREADS = ("query", "io", "backup")
 # Steps of a scheduler that threads may overtake.
 OVERTAKEN = frozenset(
     ("submitted", "declined", "stopped", "skipped", "clamped", "revoked", "allocated", "fetched", "marked", "evicted")
-) | {"written", "stored", "loaded", "joined", "left", "reclaimed"}
+) | {"written", "copied", "stored", "loaded", "arrived", "slots_taken", "slots_freed", "joined", "left", "reclaimed"}
 # By which threads not, though they are of no operation.
-NOT_OVERTAKEN_BY = {"reclaimed": "io"}
+NOT_OVERTAKEN_BY = {"reclaimed": "io", "copied": "backup"}
 
 
 def thread_of(event: Event) -> str | None:
     """Which of a rank's threads logged it, if not the scheduler."""
+    if event.kind == "backed_up":
+        return "backup"
     name = str(event.data["group"]) if event.kind in ("joined", "left") else event.kind.partition("_")[0]
     return name if name in THREADS else None
 
@@ -42,7 +44,8 @@ def first_overtaking(waiting: Sequence[Event], asked: OpId | None, may_go: Calla
         if thread is not None:
             # A collective is part of the look-up that it stands in.
             op = asked if event.op is None else event.op
-            if place and thread not in held and op not in behind and may_go(event):
+            # A backup is of no operation.
+            if place and thread not in held and (thread == "backup" or op not in behind) and may_go(event):
                 return place
             held.add(thread)
         elif event.kind in OVERTAKEN:
