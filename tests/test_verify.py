@@ -167,7 +167,7 @@ def test_the_row_of_a_part_says_what_is_wrong() -> None:
     fine = judge_part("control", at_control(), 1.0)
     assert fine.verdict is Verdict.PASS
     assert re.fullmatch(r"\d+ properties hold, \d+ outcomes reached, \d+ of liveness hold", fine.row.says)
-    assert fine.row.bounds.startswith(f"{CANONICAL}+control, control: {len(PART_BOUNDS['control'])} configurations")
+    assert fine.row.bounds.startswith(f"{CANONICAL}+control: {len(PART_BOUNDS['control'])} configurations")
     violated = at_control(violation=BROKEN, complete=False)
     assert judged(judge_part("control", violated, 1.0)) == (Verdict.FAIL, "inv_pages_conserved violated in 1 step")
     assert judged(judge_part("control", at_control(complete=False), 1.0)) == (

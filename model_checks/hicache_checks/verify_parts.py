@@ -49,6 +49,6 @@ def judge_part(name: str, explored: Sequence[Explored], seconds: float | None) -
         reached = len(must_reach(design_named(design), name))
         decided = set.intersection(*({found.property for found in e.live} for e in explored))
         says = f"{safe} properties hold, {reached} outcomes reached, {len(decided)} of liveness hold"
-    what = f"{design}, {name}: {counted(len(explored), 'configuration')}"
+    what = f"{design}: {counted(len(explored), 'configuration')}"
     row = VerifyRow("part", what, f"{outcome.keys['states']:,} states", seconds, says, outcome.verdict)
     return Part(row, dict(outcome.keys))
