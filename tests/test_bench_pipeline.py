@@ -15,7 +15,15 @@ import pytest
 
 from conform_run import ran
 from hicache_checks import bench_pipeline, cli
-from hicache_checks.bench_pipeline import COPY, FETCH, NO_TARGET, SCHEDULER, TRACE, PipelineOptions
+from hicache_checks.bench_pipeline import (
+    COPY,
+    FETCH,
+    NO_TARGET,
+    SCHEDULER,
+    STEPS,
+    TRACE,
+    PipelineOptions,
+)
 from hicache_checks.conformance.target import kind_of
 from hicache_checks.reporting import Outcome, Verdict
 from hicache_checks.targets.sglang.speed import Moved, ReleaseProcess, SpeedError, Took
@@ -194,6 +202,20 @@ def test_without_a_release_there_is_nothing_beside_it(made_up: MadeUp) -> None:
     assert [row["release_us"] for row in said.keys["scheduler"]["rows"]] == [None, None]
 
 
+def test_the_table_of_steps(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(group: str, name: str) -> Any:
+        assert name == "fetch_steps"
+        return lambda page_bytes, round_bytes, rounds: [{"step": "names", "us": page_bytes / 1024 + rounds}]
+
+    monkeypatch.setattr(bench_pipeline, "load", load)
+    said = ran(lambda screen: bench_pipeline.run(options(target=NO_TARGET, parts=(STEPS,), page_kib=(4, 8)), screen))
+    assert said.keys[STEPS]["rows"] == [
+        {"page_kib": 4, "step": "names", "us": 6.0},
+        {"page_kib": 8, "step": "names", "us": 10.0},
+    ]
+    assert re.search(r"^names +6\.00 +10\.00$", said.text, re.MULTILINE)
+
+
 def test_the_scheduler_s_table(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     small = options(parts=(SCHEDULER,), pending=(7,), nodes=())
     assert ran(lambda screen: bench_pipeline.run(small, screen)).text == f"{RELEASE}: allocations does not return"
@@ -209,7 +231,7 @@ def test_the_scheduler_s_table(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"parts": ("fetch", "speed")}, "the parts are fetch, scheduler, trace, not 'speed'"),
+        ({"parts": ("fetch", "speed")}, "the parts are fetch, steps, scheduler, trace, not 'speed'"),
         ({"parts": (TRACE,)}, "give the file of a trace"),
         ({"target": "reference"}, "give a published release, or none, not 'reference'"),
     ],

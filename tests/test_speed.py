@@ -20,7 +20,7 @@ from hicache_impl.config import POOL_LAYOUTS, PoolLayout
 from hicache_impl.host_pool import HostPool
 from hicache_impl.keys import PrefixKey, chain_hashes
 from hicache_impl.page_pool import ForeignPage
-from hicache_impl.speed import fetch, scheduler, trace
+from hicache_impl.speed import fetch, scheduler, steps, trace
 from hicache_impl.speed.fetch import COPY, Fetch, Lane, WrongBytes, open_fetch
 from hicache_impl.speed.shape import shape_for
 from hicache_impl.speed.stores import EXTRA_COPIES, STORES, StoreFor, opened
@@ -33,10 +33,18 @@ MIB = 1 << 20
 LOCAL = ("memory", "lmdb", "file")
 
 
+READS = ("get_into, checksums off", "get_into, checksums on")
+OF_THE_CALLER = (
+    *("the limit: copy_, page by page", "hash chain, by the query thread", "names", "names are checked", "views"),
+    "write marks",
+)
+
+
 @pytest.mark.parametrize(
     ("name", "function"),
     [
         ("fetch", open_fetch),
+        ("fetch_steps", steps.measure_steps),
         ("scheduler_cost", scheduler.measure_scheduler),
         ("trace_speed", trace.measure_trace),
     ],
@@ -84,6 +92,28 @@ def test_a_lane_with_other_bytes_or_less_is_not_measured(monkeypatch: pytest.Mon
         measured.check(Lane(COPY, None))
         with pytest.raises(WrongBytes):
             measured.check(Lane("any", False))
+
+
+@pytest.mark.parametrize("fault", [None, "wrong_bytes", "miss"])
+def test_the_steps_of_reading(monkeypatch: pytest.MonkeyPatch, fault: str | None) -> None:
+    """Each is timed, and only of stores that bring what they were given."""
+
+    class Faulty(StoreFor):
+        def open(self, checksums: bool) -> Storage:
+            store = FaultyStorage(MemoryStorage(checksums))
+            if fault is not None:
+                getattr(store, fault)(times=1)
+            return store
+
+    monkeypatch.setattr(steps, "opened", lambda name, size_bytes, stack: Faulty(name, is_shared=False))
+    if fault is not None:
+        with pytest.raises(WrongBytes):
+            steps.measure_steps(4096, 1 << 16, rounds=1)
+        return
+    rows = steps.measure_steps(4096, 1 << 16, rounds=1)
+    of_stores = [f"{store}: {call}" for store in steps.STORES for call in ("exists", *READS)]
+    assert [row["step"] for row in rows] == [*OF_THE_CALLER, *of_stores]
+    assert all(row["us"] > 0 for row in rows)
 
 
 def test_a_store_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

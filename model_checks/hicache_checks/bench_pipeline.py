@@ -21,8 +21,8 @@ from hicache_checks.reporting import InputError, Outcome, Screen, Verdict, print
 from hicache_checks.targets.sglang.speed import Moved, ReleaseProcess, SpeedError
 from hicache_checks.targets.trees import is_release, tree_of
 
-FETCH, SCHEDULER, TRACE = "fetch", "scheduler", "trace"
-PARTS = (FETCH, SCHEDULER, TRACE)
+FETCH, STEPS, SCHEDULER, TRACE = "fetch", "steps", "scheduler", "trace"
+PARTS = (FETCH, STEPS, SCHEDULER, TRACE)
 STORES = ("memory", "lmdb", "file", "redis", "mooncake")
 PAGE_KIB = (64, 256, 2048)
 TARGET, NO_TARGET = "sglang==0.5.18", "none"
@@ -106,6 +106,11 @@ def run(options: PipelineOptions, screen: Screen) -> Outcome:
         screen.progress.clear()
         _print_fetch(lanes, unavailable, options, screen)
         keys[FETCH] = {"rows": [_fetch_keys(lane, lanes) for lane in lanes], "unavailable": unavailable}
+    if STEPS in options.parts:
+        steps = _stepped(options, screen)
+        screen.progress.clear()
+        _print_steps(steps, screen)
+        keys[STEPS] = {"rows": steps}
     if SCHEDULER in options.parts:
         rows = _scheduled(options, tree, screen)
         screen.progress.clear()
@@ -285,6 +290,30 @@ def _fetch_keys(lane: Lane, lanes: Sequence[Lane]) -> dict[str, Any]:
         "extra_copies": lane.extra_copies,
         "rounds_seconds": lane.seconds,
     }
+
+
+# ---- the steps of reading
+
+
+def _stepped(options: PipelineOptions, screen: Screen) -> list[dict[str, Any]]:
+    """A row for each step and size of pages. Raises InputError."""
+    rows: list[dict[str, Any]] = []
+    for page_kib in options.page_kib:
+        screen.progress.update(f"pages of {page_kib:,} KiB: step by step")
+        try:
+            steps = load(BENCHMARKS, "fetch_steps")(page_kib * KIB, options.round_mib * MIB, options.rounds)
+        except ValueError as error:
+            raise InputError(f"pages of {page_kib} KiB: {error}") from error
+        rows += [{"page_kib": page_kib, **row} for row in steps]
+    return rows
+
+
+def _print_steps(rows: Sequence[Mapping[str, Any]], screen: Screen) -> None:
+    us = {(row["step"], row["page_kib"]): row["us"] for row in rows}
+    steps, sizes = (list(dict.fromkeys(part)) for part in zip(*us, strict=True))
+    headers = ("CPU us a page, on one thread", *(f"{page_kib:,} KiB" for page_kib in sizes))
+    cells = [(step, *(f"{us[step, page_kib]:,.2f}" for page_kib in sizes)) for step in steps]
+    print_rows(screen.console, headers, cells, right=frozenset(range(1, len(headers))))
 
 
 # ---- the scheduler's calls

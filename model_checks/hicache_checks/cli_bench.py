@@ -121,7 +121,7 @@ def tick(
 def pipeline(
     part: Annotated[
         list[str] | None,
-        typer.Option("--part", metavar="NAME", help="fetch, scheduler or trace; may be repeated. If not given, all."),
+        typer.Option("--part", metavar="NAME", help="fetch, steps, scheduler or trace; may be repeated. Else all."),
     ] = None,
     store: Annotated[
         list[str] | None,
